@@ -100,9 +100,9 @@ _RULES = (
     Rule(
         "CS104",
         "Gone without a boundary",
-        "A tool that was loaded and is still permitted, as far as the files say, is missing although nothing happened "
-        "that could explain it: no compaction, reopen, fork, model change or recorded removal. Either a load reached "
-        "the model late, or something took the tool out and left no record.",
+        "A tool that was loaded and is still permitted, as far as the files say, is missing although no compaction, "
+        "reopen, fork or branch move lies between. Either a load reached the model late, or something took the tool "
+        "out and left no record, or the request went to a model that was never given it.",
     ),
     Rule(
         "CS110",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
-from capstate.agents.pi import Session
+from capstate.agents.pi import Entry, Session
 from capstate.agents.requests import Ran
 from capstate.audit.places import Place
 from capstate.audit.turns import Turn, Turns, authority
@@ -105,5 +105,14 @@ def _proposed(place: Place, at: dict[tuple[str, str], Turn]) -> Turn | None:
     return None
 
 
-def _results(sessions: Sequence[Session]) -> Iterator[tuple[Session, object]]:
-    raise NotImplementedError
+def _results(sessions: Sequence[Session]) -> Iterator[tuple[Session, Entry]]:
+    seen: set[tuple[str, str]] = set()
+    for session in sorted(sessions, key=lambda s: -len(s.order)):
+        for e in session.order:
+            said = e.said
+            if e.type != "message" or said is None or said.role != "toolResult" or said.is_error or not said.tool:
+                continue
+            key = (session.id if session.version == 1 else "", e.id)
+            if key not in seen:
+                seen.add(key)
+                yield session, e
