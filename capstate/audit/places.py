@@ -31,7 +31,8 @@ class Places:
     """Finds places; remembers which ones were taken, since a session is asked once at each."""
 
     def __init__(self, sessions: Sequence[Session]) -> None:
-        self.sessions = sorted(sessions, key=lambda s: -len(s.order))
+        # Copies repeat entries: where a body fits several files, the origin and its newest state come first.
+        self.sessions = sorted(sessions, key=lambda s: (s.parent is not None, -len(s.order)))
         self._taken: set[tuple[str, str]] = set()
         self._ends: dict[str, list[Place]] | None = None
 
