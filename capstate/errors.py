@@ -7,9 +7,9 @@ ordinary answer of the guard that a host handles in its loop, not a fault.
 ==========================  =====================================================================
 who must act                classes
 ==========================  =====================================================================
-the caller                  :class:`InvalidInputError`, :class:`SessionClosedError`
+the caller                  :class:`InvalidInputError`, :class:`SessionClosedError`, :class:`SurfaceExceededError`
 whoever sent the bytes      :class:`MalformedError`
-the operator                :class:`LedgerError` and below it
+the operator                :class:`LedgerError` and below it, :class:`CatalogUnavailableError`
 the model, or a person      :class:`Refused`, :class:`NeedsApproval`
 ==========================  =====================================================================
 """
@@ -77,6 +77,30 @@ class MalformedError(CapstateError):
 
 class SessionClosedError(CapstateError):
     """A session was used after it was closed."""
+
+
+class CatalogUnavailableError(CapstateError):
+    """The host's catalog could not be read; nothing is callable until it can."""
+
+
+class SurfaceExceededError(CapstateError):
+    """A finished request body makes something callable that is not authorised now.
+
+    Attributes:
+        names: wire names that the body makes callable and the surface does not.
+        differing: wire names whose definition on the wire is not the one that is authorised.
+    """
+
+    def __init__(self, names: tuple[str, ...], differing: tuple[str, ...]) -> None:
+        self.names, self.differing = names, differing
+        super().__init__(
+            "the request body exceeds the surface: "
+            + "; ".join(
+                f"{what} {', '.join(map(repr, found))}"
+                for what, found in (("not callable", names), ("another definition of", differing))
+                if found
+            )
+        )
 
 
 class LedgerError(CapstateError):
