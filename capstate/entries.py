@@ -2,8 +2,8 @@
 
 An entry's bytes are one canonical JSON object holding the format version, chain, sequence, previous digest, time,
 fencing token, kind, body and whether it was posted. Its digest covers those bytes, all of them; the seal, a keyed
-digest, stands beside them. Bytes are verified first, parsed second, then encoded again and compared, so that duplicate keys and
-other spellings of the same entry are refused.
+digest, stands beside them. Bytes are verified first, parsed second, then encoded again and compared, so that duplicate
+keys and other spellings of the same entry are refused.
 
 Import these names from :mod:`capstate.ledger`.
 """
@@ -120,6 +120,7 @@ def chain_entries(
             raise InvalidInputError(f"record {len(entries)}.{fault}", "a value of the right kind", content[fault])
         stored = canonical(content, place=f"record {len(entries)}")
         mark = None if key is None else _seal(key, chain, sequence, previous, stored)
+        content["body"] = orjson.loads(stored)["body"]  # as it will be read back, and no longer the caller's object
         entry = _entry(content, Stored(sequence, stored, fingerprint(Domain.ENTRY, stored), mark))
         entries.append(entry)
         sequence, previous = sequence + 1, entry.digest
@@ -217,7 +218,7 @@ def _parse(stored: bytes, place: str) -> dict[str, Any]:
     version = content.get("format")
     if type(version) is int and version != FORMAT:
         raise LedgerFormatError(f"{place} has format {version}; this version of capstate knows {FORMAT}")
-    if tuple(sorted(content)) != _FIELDS or version != FORMAT:
+    if type(version) is not int or tuple(sorted(content)) != _FIELDS:
         raise MalformedError(place, f"an entry of format {FORMAT}", "other fields")
     fault = _fault(content)
     if fault is not None:

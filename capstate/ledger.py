@@ -53,7 +53,7 @@ MAX_BYTES = 32 * 1024 * 1024
 __all__ = [
     "FORMAT", "MAX_BYTES", "OPENED", "Chain", "Damage", "DamageKind", "Entry", "Head", "Ledger", "Outcome", "Pool",
     "PoolChange", "Record", "Stored", "Verdict", "Writer", "blob_key", "chain_entries", "check_blobs", "check_chain",
-    "check_key", "check_rows", "check_writer", "decode", "load", "read_blob", "torn", "verify",
+    "check_key", "check_pool", "check_rows", "check_writer", "decode", "load", "read_blob", "torn", "verify",
 ]  # fmt: skip
 
 
@@ -144,8 +144,10 @@ class Ledger(Protocol):
     def post(self, chain: str, make: Callable[[Head | None], Sequence[Stored]]) -> Head:
         """Append what ``make`` returns for the head as it is inside the transaction; no writer is needed.
 
-        ``make`` must be quick, must not write to this ledger, and may be called again. What it raises goes through,
-        and nothing was written.
+        ``make`` must be quick and may be called again. What it raises goes through, and nothing was written.
+
+        Raises:
+            InvalidInputError: the rows do not follow the head, or ``make`` wrote to this ledger.
         """
 
     def lock(self, chain: str) -> Writer:
@@ -196,10 +198,23 @@ def check_rows(head: Head | None, rows: Sequence[Stored]) -> None:
     for number, row in enumerate(rows, start=0 if head is None else head.sequence + 1):
         if row.sequence != number:
             raise InvalidInputError("rows", f"sequence {number} next", row.sequence)
-        if len(row.stored) > MAX_BYTES:
-            raise InvalidInputError(f"row {number}", f"at most {MAX_BYTES} bytes", len(row.stored))
+        if not isinstance(row.stored, bytes) or len(row.stored) > MAX_BYTES:
+            raise InvalidInputError(f"row {number}", f"at most {MAX_BYTES} bytes", type(row.stored).__name__)
         if row.digest != fingerprint(Domain.ENTRY, row.stored):
             raise InvalidInputError(f"row {number}", "the digest of its bytes", row.digest)
+
+
+def check_pool(pool: PoolChange) -> None:
+    """Refuse a change of a limits pool that no storage could hold.
+
+    Raises:
+        InvalidInputError: the root is no chain id, the version no integer from 0, or the value no bytes or too large.
+    """
+    check_chain(pool.root)
+    if type(pool.expect) is not int or pool.expect < 0:
+        raise InvalidInputError("pool.expect", "an integer from 0", pool.expect)
+    if not isinstance(pool.value, bytes) or len(pool.value) > MAX_BYTES:
+        raise InvalidInputError("pool.value", f"at most {MAX_BYTES} bytes", type(pool.value).__name__)
 
 
 def check_writer(chain: str, writer: Writer, token: int, *, expect: Head | None, head: Head | None) -> None:
@@ -223,7 +238,7 @@ def check_blobs(blobs: Mapping[str, bytes]) -> None:
         InvalidInputError: as said, or a blob is too large.
     """
     for digest, value in blobs.items():
-        if len(value) > MAX_BYTES:
-            raise InvalidInputError(f"blob {digest}", f"at most {MAX_BYTES} bytes", len(value))
+        if not isinstance(value, bytes) or len(value) > MAX_BYTES:
+            raise InvalidInputError(f"blob {digest}", f"at most {MAX_BYTES} bytes", type(value).__name__)
         if blob_key(value) != digest:
             raise InvalidInputError(f"blob {digest}", "the key of its bytes", blob_key(value))
