@@ -82,6 +82,7 @@ class SQLiteLedger:
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, wait: float = 10.0) -> None:
         self._path = sqlite_file.checked(path)
+        self._name = str(self._path)
         self._pid = os.getpid()
         self._closed = False
         self._making = False
@@ -97,7 +98,7 @@ class SQLiteLedger:
                 self._writing.close()
             raise
         with sqlite_file.translated(self._path):
-            self._identity = sqlite_file.identity(self._path)
+            self._identity = sqlite_file.identity(self._name)
         _OPEN.add(self)
 
     def head(self, chain: str) -> Head | None:
@@ -132,8 +133,12 @@ class SQLiteLedger:
 
     def revision(self) -> int:
         """See :class:`~capstate.ledger.Ledger`. The reading connection sees each commit of any other one."""
-        with self._read() as db:
-            version: int = db.execute("PRAGMA data_version").fetchall()[0][0]
+        self._live()
+        try:  # written out: a guard asks before each call of a tool, and context managers cost more than SQLite does
+            with self._read_lock:
+                version: int = self._reading.execute("PRAGMA data_version").fetchall()[0][0]
+        except sqlite3.Error as error:
+            raise sqlite_file.unavailable(self._path, error) from error
         return version if not self._frozen else sqlite_file.stamp(self._path)
 
     def append(
@@ -247,9 +252,12 @@ class SQLiteLedger:
             raise LedgerUnavailableError(f"{self._path} was closed")
         if os.getpid() != self._pid:
             raise LedgerUnavailableError(f"{self._path} was opened before a fork; open it again in the child")
-        with sqlite_file.translated(self._path):
-            if sqlite_file.identity(self._path) != self._identity:
-                raise LedgerUnavailableError(f"{self._path} was replaced by another file; open it again")
+        try:
+            same = sqlite_file.identity(self._name) == self._identity
+        except OSError as error:
+            raise sqlite_file.unavailable(self._path, error) from error
+        if not same:
+            raise LedgerUnavailableError(f"{self._path} was replaced by another file; open it again")
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
