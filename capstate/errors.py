@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from capstate.ledger import Head
     from capstate.trace.messages import Call, Message
 
 
@@ -116,7 +117,26 @@ class SessionLockedError(LedgerError):
 
 
 class StaleWriterError(LedgerError):
-    """The chain moved on under another writer; this writer's append was refused."""
+    """The chain moved on under another writer; this writer's append was refused and nothing was written.
+
+    Attributes:
+        expected: the head that the writer believed in.
+        got: the head that the chain has.
+        owner: whether the writer still owns the chain; if so, only posts or its own threads moved the head.
+    """
+
+    def __init__(self, chain: str, expected: Head | None, got: Head | None, *, owner: bool) -> None:
+        self.chain, self.expected, self.got, self.owner = chain, expected, got, owner
+        what = f"its head is {got}, not {expected}" if owner else "another writer owns it now, or this one was closed"
+        super().__init__(f"chain {chain!r}: {what}")
+
+
+class PoolConflictError(LedgerError):
+    """Another session changed the limits pool first; read it, derive again, retry. Nothing was written."""
+
+    def __init__(self, root: str, expected: int, got: int) -> None:
+        self.root, self.expected, self.got = root, expected, got
+        super().__init__(f"pool of {root!r}: its version is {got}, not {expected}")
 
 
 class LedgerFormatError(LedgerError):
