@@ -98,7 +98,7 @@ class Tool:
             "schema": dict(schema) if schema is not None else {"properties": {}, "type": "object"},
             "wire_name": wire_name,
         }
-        self.__attrs_init__(  # type: ignore[attr-defined]  # attrs makes it
+        self.__attrs_init__(
             name, ToolEffect(effect), idempotent, needed, reaches, loads, wire_name, canonical(body, place=place)
         )
 
@@ -186,12 +186,19 @@ class Group:
             if kept.fingerprint != d.fingerprint:
                 conflicts.add(d.tool.name)
         covered = sorted({d.fingerprint for d in made}) if conflicts else [d.fingerprint for d in definitions.values()]
-        self.__attrs_init__(  # type: ignore[attr-defined]  # attrs makes it
-            id, server, up, definitions, frozenset(conflicts), fingerprint(Domain.GROUP, id.encode(), orjson.dumps(covered))
+        self.__attrs_init__(
+            id,
+            server,
+            up,
+            definitions,
+            frozenset(conflicts),
+            fingerprint(Domain.GROUP, id.encode(), orjson.dumps(covered)),
         )
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Group) and (self.fingerprint, self.up) == (other.fingerprint, other.up))
+        return self is other or (
+            isinstance(other, Group) and (self.fingerprint, self.up) == (other.fingerprint, other.up)
+        )
 
     def __hash__(self) -> int:
         return hash((self.fingerprint, self.up))
@@ -232,7 +239,8 @@ class Catalog:
 
 def _merged(a: Group, b: Group) -> Group:
     merged = Group.__new__(Group)
-    merged._fill(a.id, a.server, a.up and b.up, [*a.definitions.values(), *b.definitions.values()])
+    made = [*a.definitions.values(), *b.definitions.values()]
+    merged._fill(a.id, a.server, a.up and b.up, made)  # noqa: SLF001 - a second constructor, of made definitions
     lost = (a.conflicts | b.conflicts) - merged.conflicts
     object.__setattr__(merged, "conflicts", merged.conflicts | lost)
     return merged

@@ -7,6 +7,7 @@ projections, and rendering is a function of the projection (and the history) alo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
@@ -14,9 +15,9 @@ from attrs import field, frozen
 from capstate.capabilities import Definition, NameRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from capstate.trace import Call, Message
+    from capstate.trace import Message
 
 
 @frozen
@@ -31,7 +32,7 @@ class Issuer:
     @property
     def id(self) -> str:
         """One text for the whole binding."""
-        return "/".join((self.provider, self.api, self.model, self.account))
+        return f"{self.provider}/{self.api}/{self.model}/{self.account}"
 
 
 class Adapter(Protocol):
