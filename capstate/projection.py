@@ -18,7 +18,7 @@ from capstate.digest import Domain, canonical, fingerprint
 from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
-    from capstate.trace import Call, Message
+    from capstate.trace import Message
 
 
 @frozen
