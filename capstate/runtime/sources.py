@@ -84,7 +84,8 @@ class Sources:
             raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
             if isinstance(raw, Iterable) and not isinstance(raw, (str, bytes, tuple, list)):
                 raw = tuple(raw)
-            if last is not None and last[1] == revision and last[0] == raw and revision == seen:
+            fresh = seen is None or (revision is not None and revision >= seen)
+            if last is not None and fresh and last[1] == revision and last[0] == raw:
                 return last[2]
             highest = max((r for r in (seen, last[1] if last is not None else None) if r is not None), default=None)
             if highest is not None and (revision is None or revision < highest):

@@ -85,7 +85,7 @@ class State:
 
     chain: str
     opening: Opening | None = None
-    loads: list[Load] = field(factory=list)
+    loads: tuple[Load, ...] = ()
     grants: dict[str, Grant] = field(factory=dict)
     restrictions: list[Grant] = field(factory=list)
     """Asks from entries that may not add: they only cut."""
@@ -153,16 +153,8 @@ class State:
         do = LoadKind(entry.kind)
         if do is LoadKind.LOAD and not adds:
             return
-        self.loads.append(
-            Load(
-                len(self.loads),
-                do,
-                tuple(body["on"]),
-                body.get("at"),
-                body.get("call"),
-                dict(body.get("definitions") or {}),
-            )
-        )
+        on, found = tuple(map(str, body["on"])), dict(body.get("definitions") or {})
+        self.loads = (*self.loads, Load(len(self.loads), do, on, body.get("at"), body.get("call"), found))
 
     def _grant(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         grant = grant_from(body)
