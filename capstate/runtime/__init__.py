@@ -7,6 +7,7 @@ boundary and puts each call through ``guard``.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from capstate.authority import Grant, Limits, deny
+from capstate.digest import canonical
 from capstate.epochs import Cause
 from capstate.errors import InvalidInputError, MalformedError, SessionClosedError
 from capstate.ledger import (
@@ -41,6 +43,9 @@ from capstate.runtime.state import Operation, State
 from capstate.surface import counting
 
 __all__ = ["Gate", "Operation", "Permit", "Rules", "Runtime", "Session"]
+
+
+_SOURCE_NAME = re.compile(r"[A-Za-z0-9_.-]*")
 
 
 def _milliseconds() -> int:
@@ -78,6 +83,8 @@ class Runtime:
             for name, function in functions.items():
                 if not callable(function):
                     raise InvalidInputError(f"{place} {name}".strip(), "a function", function)
+                if name in ("granted", "want", "pool", "launch") or not _SOURCE_NAME.fullmatch(name):
+                    raise InvalidInputError(place, "names of letters, digits, '_', '.' and '-', none of ours", name)
         self.ledger = open_ledger(ledger)
         self.key = key
         self._sources = (catalog, dict(grants or {}), dict(ceilings or {}))
@@ -236,8 +243,6 @@ class Runtime:
         """Return the last receipt; a bad one lowers the audit outcome and never bricks the session."""
         if state is None or state.receipt is None:
             return None
-        from capstate.digest import canonical
-
         try:
             return Receipt.from_bytes(canonical(state.receipt[1]), lambda digest: read_blob(self.ledger, digest))
         except (MalformedError, InvalidInputError) as error:
@@ -279,6 +284,6 @@ def open_ledger(ledger: str | os.PathLike[str] | Ledger, *, read_only: bool = Fa
     text = os.fspath(ledger)
     if "://" in text:
         raise InvalidInputError("ledger", "a path of a SQLite file, or a Ledger", text.partition("://")[0] + "://...")
-    from capstate.ledgers.sqlite import SqliteLedger
+    from capstate.ledgers.sqlite import SQLiteLedger
 
-    return SqliteLedger(Path(text), read_only=read_only)
+    return SQLiteLedger(Path(text), read_only=read_only)
