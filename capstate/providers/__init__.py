@@ -55,9 +55,36 @@ def detect(body: object) -> str | None:
     return "anthropic-messages" if isinstance(model, str) and "claude" in model else None
 
 
-_ANTHROPIC_ONLY = {"system", "anthropic_version", "anthropic_beta", "thinking", "stop_sequences", "top_k", "context_management", "mcp_servers"}
-_CHAT_ONLY = {"max_completion_tokens", "stream_options", "n", "stop", "store", "response_format", "seed", "logprobs", "functions"}
-_ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "tool_addition", "tool_removal", "thinking", "compaction", "server_tool_use"}
+_ANTHROPIC_ONLY = {
+    "system",
+    "anthropic_version",
+    "anthropic_beta",
+    "thinking",
+    "stop_sequences",
+    "top_k",
+    "context_management",
+    "mcp_servers",
+}
+_CHAT_ONLY = {
+    "max_completion_tokens",
+    "stream_options",
+    "n",
+    "stop",
+    "store",
+    "response_format",
+    "seed",
+    "logprobs",
+    "functions",
+}
+_ANTHROPIC_BLOCKS = {
+    "tool_use",
+    "tool_result",
+    "tool_addition",
+    "tool_removal",
+    "thinking",
+    "compaction",
+    "server_tool_use",
+}
 
 
 def _signs(body: Mapping[str, Any], messages: list[Any]) -> dict[str, int]:

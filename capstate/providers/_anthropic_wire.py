@@ -141,7 +141,9 @@ def _block(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: lis
 
 def _loaded(seen: Replay, references: list[Mapping[str, Any]], i: int, call: str | None, here: str) -> None:
     place = f"index {i}" if call is None else call
-    names = [name(r.get("tool_name", r.get("name")), f"{here}: tool_name of reference {n}") for n, r in enumerate(references)]
+    names = [
+        name(r.get("tool_name", r.get("name")), f"{here}: tool_name of reference {n}") for n, r in enumerate(references)
+    ]
     for found in names:
         seen.load(found, place)
     seen.point(i, "tool_reference", names, call, place)
