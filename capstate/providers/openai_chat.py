@@ -12,12 +12,14 @@ Not here: everything else of the request.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from capstate.capabilities import NameRule
 from capstate.errors import MalformedError
 from capstate.projection import Issuer, Profile
 from capstate.providers import _outgoing as out
+from capstate.providers._calls import parsed, written
 from capstate.providers._openai_wire import CHAT, tools_of
 from capstate.providers._openai_wire import chat as on_wire
 from capstate.providers._openai_wire import chat_marks as marks
@@ -27,7 +29,7 @@ from capstate.providers._usage import of_total
 from capstate.trace import Call, Message, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from capstate.projection import Placed, Projection
     from capstate.usage import Usage
@@ -50,11 +52,9 @@ def profile(model: str, *, account: str = "", provider: str = "openai", defers: 
         provider: who answers, if it is a compatible host.
         defers: the host takes system messages with ``tools``. OpenAI does not.
     """
-    from capstate.providers import openai_chat  # noqa: PLC0415 - the adapter is this module
-
     return Profile(
         issuer=Issuer(provider, API, model, account),
-        adapter=openai_chat,
+        adapter=sys.modules[__name__],
         defers="system_tools" if defers else "",
         names=NameRule(limit=64),
         call_id_limit=64,
@@ -112,7 +112,7 @@ def _call(made: object, here: str, times: dict[str, int]) -> Call:
     call = text(made.get("id"), f"{here}.id")
     form = "custom" if made.get("type") == "custom" else "function"
     inner = mapping(made.get(form), f"{here}.{form}")
-    arguments = out.parsed(inner.get("arguments")) if form == "function" else {"input": inner.get("input")}
+    arguments = parsed(inner.get("arguments")) if form == "function" else {"input": inner.get("input")}
     times[call] = times.get(call, -1) + 1
     return Call(call, text(inner.get("name"), f"{here}.{form}.name"), arguments, times[call])
 
@@ -189,7 +189,7 @@ def _neutral(plan: out.Plan, i: int, message: Message) -> list[dict[str, Any]]:
             {
                 "id": made,
                 "type": "function",
-                "function": {"name": plan.wire(c.tool), "arguments": out.written(c.arguments)},
+                "function": {"name": plan.wire(c.tool), "arguments": written(c.arguments)},
             }
             for c, made in zip(message.calls, plan.calls.get(i, ()), strict=True)
         ]

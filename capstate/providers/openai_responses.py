@@ -17,6 +17,7 @@ Not here: ``store``, reasoning, caching and everything else of the request.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from capstate.capabilities import NameRule
@@ -24,6 +25,7 @@ from capstate.digest import Domain, fingerprint
 from capstate.errors import InvalidInputError, MalformedError
 from capstate.projection import Issuer, Profile
 from capstate.providers import _outgoing as out
+from capstate.providers._calls import parsed, written
 from capstate.providers._openai_wire import RESPONSES, tools_of
 from capstate.providers._openai_wire import responses as on_wire
 from capstate.providers._openai_wire import responses_marks as marks
@@ -33,7 +35,7 @@ from capstate.providers._usage import of_total
 from capstate.trace import Call, Message, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from capstate.projection import Placed, Projection
     from capstate.usage import Usage
@@ -47,7 +49,7 @@ _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _ANSWER = frozenset(
     """reasoning web_search_call file_search_call code_interpreter_call image_generation_call mcp_call mcp_list_tools
-    local_shell_call shell_call apply_patch_call computer_call""".split()
+    local_shell_call shell_call apply_patch_call computer_call""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 
 
@@ -66,15 +68,13 @@ def profile(
     Raises:
         InvalidInputError: ``defers`` or ``api`` is another word.
     """
-    from capstate.providers import openai_responses  # noqa: PLC0415 - the adapter is this module
-
     if defers not in _FORMS:
         raise InvalidInputError("defers", "one of '', tool_search, additional_tools", defers)
     if api not in RESPONSES:
         raise InvalidInputError("api", "one of " + ", ".join(sorted(RESPONSES)), api)
     return Profile(
         issuer=Issuer(provider, api, model, account),
-        adapter=openai_responses,
+        adapter=sys.modules[__name__],
         defers=defers,
         names=NameRule(limit=64),
         call_id_limit=64,
@@ -145,7 +145,7 @@ def _answer(items: list[tuple[str, Mapping[str, Any]]], times: dict[str, int]) -
             own = text(item.get("name"), f"{here}.name")
             space = item.get("namespace")
             tool = own if space is None else f"{text(space, f'{here}.namespace')}.{own}"
-            arguments = out.parsed(item.get("arguments")) if form == "function_call" else {"input": item.get("input")}
+            arguments = parsed(item.get("arguments")) if form == "function_call" else {"input": item.get("input")}
             calls.append(Call(call, tool, arguments, times.get(call, 0)))
             times[call] = times.get(call, 0) + 1
     native = [item for _, item in items]
@@ -266,5 +266,5 @@ def _neutral(plan: out.Plan, i: int, message: Message) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = [{"role": role, "content": said}] if said else []
     for call, call_id in zip(message.calls, plan.calls.get(i, ()), strict=True):
         call_item = {"type": "function_call", "call_id": call_id, "name": plan.wire(call.tool)}
-        made.append({**call_item, "arguments": out.written(call.arguments)})
+        made.append({**call_item, "arguments": written(call.arguments)})
     return made
