@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from capstate.errors import InvalidInputError
-from capstate.projection import Adapter
 from capstate.providers import anthropic, openai_chat, openai_responses
 from capstate.providers._replay import LoadPoint
+
+if TYPE_CHECKING:
+    from capstate.projection import Adapter
 
 __all__ = ["LoadPoint", "anthropic", "detect", "for_api", "openai_chat", "openai_responses"]
 

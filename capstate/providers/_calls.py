@@ -109,7 +109,11 @@ class CallIds:
 
 
 def past_name(profile: Profile, tool: str) -> str:
-    """Return a legal name for a tool that is not callable (any more): itself, else the name that it had or would have."""
+    """Return a legal name for a tool that is not callable (any more): itself, else the name that it would have.
+
+    Raises:
+        InvalidInputError: the rule leaves no name.
+    """
     if profile.names.legal(tool):
         return tool
     group, slash, own = tool.partition("/")

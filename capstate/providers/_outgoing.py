@@ -14,19 +14,19 @@ Rules, the same for every API:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
+from capstate.projection import Placed, Profile
 from capstate.providers._calls import CallIds, past_name
 from capstate.providers._replay import described
 from capstate.providers._shape import mapping
 from capstate.trace import Message, Outcome, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from capstate.projection import Mark, Placed, Profile, Projection
+    from capstate.projection import Mark, Projection
 
 Spot = tuple[int, int]
 """A place in the entries: the entry, and which of its results; -1 is the end of the entry."""
@@ -164,12 +164,14 @@ def plan(
     calls, answers = _answered(profile, found)
     defers = profile.defers != ""
     homes: dict[str, Spot] = {}
+    loaded = list(points)
+    there = {(wire, spot) for wire, _, spot in loaded}
     for p in projection.deferred if defers else ():
-        spot = None if p.mark is None else _home(p.mark, found, answers)
-        spot = None if spot is None else place(spot)
-        if spot is not None:
-            homes[p.wire] = spot
-    native = {wire for wire, definition, spot in points if defers and _kept(placed, homes, wire, spot, definition)}
+        meant = [] if p.mark is None else [place(s) for s in _homes(p.mark, found, answers)]
+        spots = [s for s in meant if s is not None]
+        if spots:
+            homes[p.wire] = next((s for s in spots if (p.wire, s) in there), spots[0])
+    native = {wire for wire, definition, spot in loaded if defers and _kept(placed, homes, wire, spot, definition)}
     immediate, deferred = list(projection.immediate), []
     inserts: dict[Spot, list[Placed]] = {}
     for p in projection.deferred:
@@ -221,7 +223,8 @@ def _kept(
     return definition is None or _same(p, definition)
 
 
-def _home(mark: Mark, found: list[Entry], answers: Mapping[Spot, str]) -> Spot | None:
+def _homes(mark: Mark, found: list[Entry], answers: Mapping[Spot, str]) -> list[Spot]:
+    """Return the places that ``mark`` can mean; more than one where a foreign history repeats ids."""
     by_entry: list[Spot] = []
     by_call: list[Spot] = []
     for i, entry in enumerate(found):
@@ -233,10 +236,8 @@ def _home(mark: Mark, found: list[Entry], answers: Mapping[Spot, str]) -> Spot |
             if mark.call is not None and result.result_for == mark.call:
                 by_call.append((i, k))
     both = [s for s in by_entry if s in by_call]
-    for spots in (both, by_entry, by_call):
-        if spots:
-            return spots[0]
-    return next(((i, END) for i, e in enumerate(found) if mark.at and e.id == mark.at), None)
+    end = next(([(i, END)] for i, e in enumerate(found) if mark.at and e.id == mark.at), [])
+    return both or by_entry or by_call or end
 
 
 def said(message: Message) -> str:
