@@ -107,7 +107,9 @@ def test_a_request_document_shows_its_api(name: str, api: str, body: dict[str, A
     assert detect(body) == (None if name.endswith("_response.json") else api)
 
 
-@pytest.mark.parametrize("body", [None, 3, [], {}, {"messages": 1}, {"messages": [None, 3]}, {"tools": [[]], "messages": []}])
+@pytest.mark.parametrize(
+    "body", [None, 3, [], {}, {"messages": 1}, {"messages": [None, 3]}, {"tools": [[]], "messages": []}]
+)
 def test_what_is_no_request_has_no_api(body: object) -> None:
     """Anything else has no API and raises nothing."""
     assert detect(body) is None
@@ -148,7 +150,8 @@ def test_only_the_first_reference_is_the_place() -> None:
 def test_reference_to_nothing_is_not_callable() -> None:
     """A name without a definition is listed as referenced, and is not callable."""
     seen = anthropic([tool("a")], result("ghost"))
-    assert (seen.referenced, seen.effective) == (("ghost",), {"a"})
+    assert seen.referenced == ("ghost",)
+    assert seen.effective == {"a"}
 
 
 def test_placeholder_is_no_tool_and_no_hiding_place() -> None:
@@ -166,7 +169,11 @@ def test_choice_is_a_hint() -> None:
 
 def test_turn_scoped_changes_are_read_the_wider_way() -> None:
     """Cleared at the next user message, a removal no longer counts after it, and an addition still does."""
-    scoped = {"role": "system", "clear_at": "next_user_message", "content": [change("tool_removal", "a"), change("tool_addition", "b")]}
+    scoped = {
+        "role": "system",
+        "clear_at": "next_user_message",
+        "content": [change("tool_removal", "a"), change("tool_addition", "b")],
+    }
     tools = [tool("a"), tool("b", defer_loading=True)]
     assert anthropic(tools, scoped).effective == {"b"}
     assert anthropic(tools, scoped, {"role": "user", "content": "next"}).effective == {"a", "b"}
@@ -190,9 +197,12 @@ def test_a_tool_withdrawn_in_prose_and_added_again_is_not_withdrawn() -> None:
 
 
 def test_hosted_and_connected_tools_are_never_dropped() -> None:
-    """Tools that the provider runs are callable by name or type, servers as ``mcp:NAME``; unknown kinds are counted too."""
+    """What the provider runs is callable by name or type, a server as ``mcp:NAME``; unknown kinds are counted too."""
     seen = for_api("openai-responses").on_wire(
-        {"tools": [{"type": "web_search"}, {"type": "mcp", "server_label": "docs"}, {"type": "teleport"}], "input": "hi"}
+        {
+            "tools": [{"type": "web_search"}, {"type": "mcp", "server_label": "docs"}, {"type": "teleport"}],
+            "input": "hi",
+        }
     )
     assert seen.effective == {"web_search", "mcp:docs", "teleport"}
     assert dict(seen.unknown) == {"teleport": 1}

@@ -34,7 +34,9 @@ PROFILES: dict[str, Profile] = {
 DEFERRING = {name: p for name, p in PROFILES.items() if p.defers}
 
 
-def definition(name: str, *, group: str = "g", schema: Mapping[str, Any] | None = None, description: str = "d") -> Definition:
+def definition(
+    name: str, *, group: str = "g", schema: Mapping[str, Any] | None = None, description: str = "d"
+) -> Definition:
     tool = Tool(name, description=description, schema=schema, wire_name=name)
     return Group(group, [tool]).definitions[name]
 
@@ -108,7 +110,9 @@ def worlds(draw: st.DrawFn, ids: Sequence[str] = tuple(ODD_IDS), *, repeats: boo
         for call in calls:
             entry = f"r{results}"
             outcome = draw(st.sampled_from([None, *Outcome]))
-            history.append(Message(entry, Role.TOOL, draw(st.sampled_from(["", "done"])), result_for=call.id, outcome=outcome))
+            history.append(
+                Message(entry, Role.TOOL, draw(st.sampled_from(["", "done"])), result_for=call.id, outcome=outcome)
+            )
             if draw(st.booleans()):
                 marks.append((Mark(results, entry, call.id), results))
             results += 1
@@ -131,12 +135,12 @@ JSON = st.recursive(
 )
 
 _WORDS = """type role content name tools tool_name tool_use_id call_id input output messages tool function tool_calls id
-    arguments definition tool_references tool_changes defer_loading namespace server_name mcp_server_name usage parameters
-    input_schema description clear_at mcp_servers functions iterations input_tokens input_tokens_details cached_tokens
+    arguments definition tool_references tool_changes defer_loading namespace server_name mcp_server_name usage
+    parameters input_schema description clear_at mcp_servers functions iterations input_tokens input_tokens_details cached_tokens
     default_config server_label is_error custom tool_call_id compaction""".split()  # noqa: SIM905 - words
 _VALUES = """tool_reference tool_result tool_use user assistant system tool developer function namespace tool_addition
-    tool_removal tool_definition tool_search_output additional_tools tool_search_tool_result tool_search_call message mcp
-    function_call function_call_output mcp_toolset mcp_tool_reference compaction text custom x""".split()  # noqa: SIM905
+    tool_removal tool_definition tool_search_output additional_tools tool_search_tool_result tool_search_call message
+    mcp function_call function_call_output mcp_toolset mcp_tool_reference compaction text custom x""".split()  # noqa: SIM905
 
 WIRE_JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(_VALUES),
