@@ -1,0 +1,1 @@
+"""What the model can call is what is authorised now: re-derived, receipted, guarded."""

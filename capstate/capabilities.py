@@ -98,7 +98,7 @@ class Tool:
             "schema": dict(schema) if schema is not None else {"properties": {}, "type": "object"},
             "wire_name": wire_name,
         }
-        self.__attrs_init__(  # type: ignore[attr-defined]  # attrs makes it
+        self.__attrs_init__(
             name, ToolEffect(effect), idempotent, needed, reaches, loads, wire_name, canonical(body, place=place)
         )
 
@@ -168,6 +168,8 @@ class Group:
     """By name, sorted; of a conflicting name the definition with the least fingerprint."""
     conflicts: frozenset[str] = field(repr=False)
     """Names that more than one definition claims."""
+    needs: tuple[str, ...] = field(repr=False)
+    """Every further group that some tool of this one needs."""
     fingerprint: str
     """Covers every definition, in any order of arrival; not ``up``."""
 
@@ -186,12 +188,14 @@ class Group:
             if kept.fingerprint != d.fingerprint:
                 conflicts.add(d.tool.name)
         covered = sorted({d.fingerprint for d in made}) if conflicts else [d.fingerprint for d in definitions.values()]
-        self.__attrs_init__(  # type: ignore[attr-defined]  # attrs makes it
-            id, server, up, definitions, frozenset(conflicts), fingerprint(Domain.GROUP, id.encode(), orjson.dumps(covered))
-        )
+        needs = tuple(sorted({needed for d in made for needed in d.tool.needs}))
+        print_ = fingerprint(Domain.GROUP, id.encode(), orjson.dumps(covered))
+        self.__attrs_init__(id, server, up, definitions, frozenset(conflicts), needs, print_)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Group) and (self.fingerprint, self.up) == (other.fingerprint, other.up))
+        return self is other or (
+            isinstance(other, Group) and (self.fingerprint, self.up) == (other.fingerprint, other.up)
+        )
 
     def __hash__(self) -> int:
         return hash((self.fingerprint, self.up))

@@ -7,9 +7,9 @@ ordinary answer of the guard that a host handles in its loop, not a fault.
 ==========================  =====================================================================
 who must act                classes
 ==========================  =====================================================================
-the caller                  :class:`InvalidInputError`, :class:`SessionClosedError`
+the caller                  :class:`InvalidInputError`, :class:`SessionClosedError`, :class:`SurfaceExceededError`
 whoever sent the bytes      :class:`MalformedError`
-the operator                :class:`LedgerError` and below it
+the operator                :class:`LedgerError` and below it, :class:`CatalogUnavailableError`
 the model, or a person      :class:`Refused`, :class:`NeedsApproval`
 ==========================  =====================================================================
 """
@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from capstate.ledger import Head
     from capstate.trace.messages import Call, Message
 
 
@@ -79,6 +80,30 @@ class SessionClosedError(CapstateError):
     """A session was used after it was closed."""
 
 
+class CatalogUnavailableError(CapstateError):
+    """The host's catalog could not be read; nothing is callable until it can."""
+
+
+class SurfaceExceededError(CapstateError):
+    """A finished request body makes something callable that is not authorised now.
+
+    Attributes:
+        names: wire names that the body makes callable and the surface does not.
+        differing: wire names whose definition on the wire is not the one that is authorised.
+    """
+
+    def __init__(self, names: tuple[str, ...], differing: tuple[str, ...]) -> None:
+        self.names, self.differing = names, differing
+        super().__init__(
+            "the request body exceeds the surface: "
+            + "; ".join(
+                f"{what} {', '.join(map(repr, found))}"
+                for what, found in (("not callable", names), ("another definition of", differing))
+                if found
+            )
+        )
+
+
 class LedgerError(CapstateError):
     """Something about the ledger that the operator must look at."""
 
@@ -92,7 +117,26 @@ class SessionLockedError(LedgerError):
 
 
 class StaleWriterError(LedgerError):
-    """The chain moved on under another writer; this writer's append was refused."""
+    """The chain moved on under another writer; this writer's append was refused and nothing was written.
+
+    Attributes:
+        expected: the head that the writer believed in.
+        got: the head that the chain has.
+        owner: whether the writer still owns the chain; if so, only posts or its own threads moved the head.
+    """
+
+    def __init__(self, chain: str, expected: Head | None, got: Head | None, *, owner: bool) -> None:
+        self.chain, self.expected, self.got, self.owner = chain, expected, got, owner
+        what = f"its head is {got}, not {expected}" if owner else "another writer owns it now, or this one was closed"
+        super().__init__(f"chain {chain!r}: {what}")
+
+
+class PoolConflictError(LedgerError):
+    """Another session changed the limits pool first; read it, derive again, retry. Nothing was written."""
+
+    def __init__(self, root: str, expected: int, got: int) -> None:
+        self.root, self.expected, self.got = root, expected, got
+        super().__init__(f"pool of {root!r}: its version is {got}, not {expected}")
 
 
 class LedgerFormatError(LedgerError):

@@ -7,16 +7,18 @@ projections, and rendering is a function of the projection (and the history) alo
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
 
 from capstate.capabilities import Definition, NameRule
+from capstate.digest import Domain, canonical, fingerprint
+from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from capstate.trace import Call, Message
+    from capstate.trace import Message
 
 
 @frozen
@@ -121,14 +123,106 @@ class OnWire:
         return frozenset(self.immediate) | frozenset(self.deferred) | frozenset(self.unloaded)
 
 
-@frozen
-class Projection:
-    """The surface as one provider shows it.
+@frozen(eq=False)
+class Block:
+    """The placements of one group, and what they follow from."""
 
-    Attributes:
-        immediate: in order of group, then name.
-        deferred: in order of the place of their mark, then group and name.
-    """
-
+    view: View = field(repr=False)
+    live: tuple[int, ...]
+    """Loads that are marks of this group and are honoured now."""
     immediate: tuple[Placed, ...]
     deferred: tuple[Placed, ...]
+    digest: str
+    """Covers wire name and definition of each immediate tool, in order."""
+
+
+@frozen(eq=False)
+class Projection:
+    """The surface as one provider shows it. Equal when the wire fingerprint is.
+
+    Attributes:
+        dropped: ids of the history's opaque items that another issuer made: they are not sent.
+        fingerprint: covers everything that rendering the tools part depends on; no session, no sequence number.
+    """
+
+    blocks: Mapping[str, Block] = field(repr=False)
+    deferred: tuple[Placed, ...] = field(repr=False)
+    """In order of the place of their mark, then of group and name."""
+    dropped: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def immediate(self) -> tuple[Placed, ...]:
+        """Tools of the top-level list, in order of group, then name."""
+        return tuple(chain.from_iterable(block.immediate for block in self.blocks.values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Projection) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+def project(
+    surface: Surface,
+    retained: tuple[int, ...],
+    profile: Profile,
+    opaque: tuple[tuple[str, str], ...] = (),
+    previous: Projection | None = None,
+) -> Projection:
+    """Return where ``profile`` shows each callable tool (``docs/spec/surface.md`` section 5).
+
+    Args:
+        retained: sequence numbers of the loads whose entry the history holds, in order of their place.
+        opaque: (message id, issuer) of each opaque item in the history.
+        previous: saves work and changes nothing.
+    """
+    place = {load: n for n, load in enumerate(retained)} if profile.defers else {}
+    blocks = _blocks(surface, place, previous)
+    deferred = [placed for block in blocks.values() for placed in block.deferred]
+    if profile.needs_immediate and deferred and not any(block.immediate for block in blocks.values()):
+        blocks, deferred = _blocks(surface, {}, previous), []
+    deferred.sort(key=lambda placed: place[placed.mark.load] if placed.mark is not None else -1)
+    at = [place[placed.mark.load] for placed in deferred if placed.mark is not None]
+    ranks = {n: rank for rank, n in enumerate(sorted(set(at)))}
+    body = [
+        [profile.issuer.api, profile.defers],
+        [block.digest for block in blocks.values() if block.immediate],
+        [[ranks[n], placed.wire, placed.definition.fingerprint] for n, placed in zip(at, deferred, strict=True)],
+    ]
+    dropped = tuple(id_ for id_, issuer in opaque if issuer != profile.issuer.id)
+    return Projection(blocks, tuple(deferred), dropped, fingerprint(Domain.WIRE, canonical(body)))
+
+
+def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | None) -> dict[str, Block]:
+    before = previous.blocks if previous is not None else {}
+    blocks: dict[str, Block] = {}
+    for id_, view in surface.views.items():
+        if not view.fingerprint:
+            continue
+        live = tuple(load for load in view.marks if load in place)
+        old = before.get(id_)
+        if old is not None and old.view is view and old.live == live:
+            blocks[id_] = old
+        else:
+            blocks[id_] = _block(view, live)
+    return blocks
+
+
+def _block(view: View, live: tuple[int, ...]) -> Block:
+    immediate: list[Placed] = []
+    deferred: list[Placed] = []
+    for row in view.rows.values():
+        if row.reason is not None or row.wire is None:
+            continue
+        mark = row.mark
+        if (
+            mark is not None
+            and mark.sequence in live
+            and mark.definitions.get(row.definition.qualified) == row.definition.fingerprint
+        ):
+            deferred.append(Placed(row.definition, row.wire, Mark(mark.sequence, mark.at, mark.call)))
+        else:
+            immediate.append(Placed(row.definition, row.wire))
+    digest = fingerprint(Domain.WIRE, canonical([[p.wire, p.definition.fingerprint] for p in immediate]))
+    return Block(view, live, tuple(immediate), tuple(deferred), digest)

@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from capstate.errors import InvalidInputError
-from capstate.projection import Adapter
 from capstate.providers import anthropic, openai_chat, openai_responses
 from capstate.providers._replay import LoadPoint
+
+if TYPE_CHECKING:
+    from capstate.projection import Adapter
 
 __all__ = ["LoadPoint", "anthropic", "detect", "for_api", "openai_chat", "openai_responses"]
 
@@ -55,9 +57,36 @@ def detect(body: object) -> str | None:
     return "anthropic-messages" if isinstance(model, str) and "claude" in model else None
 
 
-_ANTHROPIC_ONLY = {"system", "anthropic_version", "anthropic_beta", "thinking", "stop_sequences", "top_k", "context_management", "mcp_servers"}
-_CHAT_ONLY = {"max_completion_tokens", "stream_options", "n", "stop", "store", "response_format", "seed", "logprobs", "functions"}
-_ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "tool_addition", "tool_removal", "thinking", "compaction", "server_tool_use"}
+_ANTHROPIC_ONLY = {
+    "system",
+    "anthropic_version",
+    "anthropic_beta",
+    "thinking",
+    "stop_sequences",
+    "top_k",
+    "context_management",
+    "mcp_servers",
+}
+_CHAT_ONLY = {
+    "max_completion_tokens",
+    "stream_options",
+    "n",
+    "stop",
+    "store",
+    "response_format",
+    "seed",
+    "logprobs",
+    "functions",
+}
+_ANTHROPIC_BLOCKS = {
+    "tool_use",
+    "tool_result",
+    "tool_addition",
+    "tool_removal",
+    "thinking",
+    "compaction",
+    "server_tool_use",
+}
 
 
 def _signs(body: Mapping[str, Any], messages: list[Any]) -> dict[str, int]:

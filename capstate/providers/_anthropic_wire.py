@@ -30,10 +30,11 @@ _BLOCKS = frozenset(
     """text image document search_result thinking redacted_thinking tool_use tool_result server_tool_use
     tool_search_tool_result web_search_tool_result web_fetch_tool_result code_execution_tool_result
     bash_code_execution_tool_result text_editor_code_execution_tool_result mcp_tool_use mcp_tool_result
-    mcp_tool_listing container_upload compaction tool_addition tool_removal tool_reference""".split()
+    mcp_tool_listing container_upload compaction tool_addition tool_removal tool_reference""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 _HOSTED = (
-    "bash_", "text_editor_", "computer_", "web_search_", "web_fetch_", "code_execution_", "memory_", "tool_search_tool_",
+    "bash_", "text_editor_", "computer_", "web_search_", "web_fetch_", "code_execution_", "memory_",
+    "tool_search_tool_",
 )  # fmt: skip
 _ELSEWHERE = ("thread",)
 
@@ -141,7 +142,9 @@ def _block(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: lis
 
 def _loaded(seen: Replay, references: list[Mapping[str, Any]], i: int, call: str | None, here: str) -> None:
     place = f"index {i}" if call is None else call
-    names = [name(r.get("tool_name", r.get("name")), f"{here}: tool_name of reference {n}") for n, r in enumerate(references)]
+    names = [
+        name(r.get("tool_name", r.get("name")), f"{here}: tool_name of reference {n}") for n, r in enumerate(references)
+    ]
     for found in names:
         seen.load(found, place)
     seen.point(i, "tool_reference", names, call, place)

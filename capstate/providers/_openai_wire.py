@@ -27,11 +27,11 @@ _ITEMS = frozenset(
     tool_search_output additional_tools compaction compaction_trigger configuration_update item_reference
     web_search_call file_search_call computer_call computer_call_output code_interpreter_call image_generation_call
     local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output
-    mcp_call mcp_list_tools mcp_approval_request mcp_approval_response""".split()
+    mcp_call mcp_list_tools mcp_approval_request mcp_approval_response""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 _HOSTED = frozenset(
     """web_search web_search_preview file_search code_interpreter computer computer_use_preview image_generation
-    local_shell shell apply_patch tool_search""".split()
+    local_shell shell apply_patch tool_search""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})

@@ -1,0 +1,1 @@
+"""Suites that others can run against their own implementations. No pytest needed."""

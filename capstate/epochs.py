@@ -1,0 +1,370 @@
+"""The one function: ``reproject(facts, previous) -> Epoch``.
+
+Pure: no clock, no I/O, no global. Same facts, same bytes. ``previous`` may be an Epoch, a Receipt or None; an
+Epoch only saves work. With a boundary's cause there is always a receipt; with :attr:`Cause.TURN` and nothing
+changed the previous epoch comes back, and if facts changed, the cause is what changed.
+
+>>> from capstate.authority import Authority, Pool, Source, allow
+>>> from capstate.capabilities import Catalog, Group, Tool
+>>> catalog = Catalog.of([Group("git", [Tool("log"), Tool("push")])])
+>>> authority = Authority(Pool((Source("config", (allow("git/log"),)),)))
+>>> load = Load(0, LoadKind.LOAD, ("git/*",))
+>>> epoch = reproject(Facts(catalog=catalog, authority=authority, loads=(load,)), None)
+>>> list(epoch.surface.callable)
+['git/log']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from capstate.authority import Authority, Ceiling, Pool, Source
+from capstate.capabilities import Catalog, Group
+from capstate.digest import Domain, canonical, fingerprint
+from capstate.projection import Adapter, Issuer, Profile, Projection, project
+from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, RowState, diff, kinds, summary
+from capstate.surface import Load, LoadKind, Surface, derive  # noqa: F401 - LoadKind serves the example above
+
+
+class Cause(StrEnum):
+    """What forces the capability state to be projected again (EP-01)."""
+
+    TURN = "turn"
+    """No boundary: the next request of an epoch."""
+    OPEN = "open"
+    """A new session."""
+    COMPACTION = "compaction"
+    """Semantic: a readable summary in place of older messages."""
+    NATIVE_COMPACTION = "native_compaction"
+    """By the provider: an opaque item."""
+    REOPEN = "reopen"
+    RESTART = "restart"
+    BRANCH = "branch"
+    """The leaf moved within one session."""
+    FORK = "fork"
+    CHILD = "child"
+    """A child started."""
+    MODEL_SWITCH = "model_switch"
+    PROVIDER_SWITCH = "provider_switch"
+    AUTHORITY = "authority"
+    RESOURCE = "resource"
+    LIST_CHANGED = "list_changed"
+    LOAD = "load"
+    """Something was loaded or unloaded."""
+    HISTORY = "history"
+    """Entries left the history although nobody named a boundary."""
+
+
+@frozen
+class Boundary:
+    """Where the history was cut, as the host said (MS-11)."""
+
+    first_kept: str | None = None
+    kept: int | None = None
+    """Number of messages in the retained span."""
+    leaf: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the boundary as JSON."""
+        return {"first_kept": self.first_kept, "kept": self.kept, "leaf": self.leaf}
+
+
+NO_PROFILE = Profile(Issuer("", "", ""), adapter=None)  # type: ignore[arg-type]  # nothing renders under it
+"""A provider that can do nothing special: for sessions that never render."""
+
+
+@frozen
+class Facts:
+    """Everything that an epoch rests on, read now.
+
+    Attributes:
+        path: entry ids from root to leaf; only those that a load names need be listed. None: a linear history.
+        retained: sequence numbers of the loads whose entry, or whose call's result, the history holds, in order.
+        opaque: (message id, issuer) of each opaque item in the history.
+        cause: why the epoch is made.
+        revisions: of the sources, by ``kind name``; for the receipt.
+        used: limits used so far, for the receipt.
+        audit: outcome of verifying the chain before, for the receipt.
+        damage: kinds of damage (``tail``, ``hole``) found since the last receipt.
+        fork: origin, entry and head that a fork started from.
+    """
+
+    catalog: Catalog
+    authority: Authority
+    loads: tuple[Load, ...] = ()
+    path: tuple[str, ...] | None = None
+    retained: tuple[int, ...] = ()
+    profile: Profile = NO_PROFILE
+    opaque: tuple[tuple[str, str], ...] = ()
+    cause: Cause = field(default=Cause.TURN, eq=False)
+    session: str = field(default="", eq=False)
+    ledger: str = field(default="", eq=False)
+    boundary: Boundary | None = field(default=None, eq=False)
+    used: Mapping[str, int] = field(factory=dict, eq=False)
+    audit: str = field(default="", eq=False)
+    damage: tuple[str, ...] = field(default=(), eq=False)
+    fork: Mapping[str, Any] | None = field(default=None, eq=False)
+
+
+@frozen(eq=False)
+class Epoch:
+    """A stretch between two forced projections. Equal when the receipts are.
+
+    Attributes:
+        state: digest by component of the facts; what changed is what differs.
+        blobs: bytes by digest that the ledger needs to recompute this epoch and does not have from ``previous``.
+        request: the request parts that the adapter rendered; empty without an adapter.
+    """
+
+    facts: Facts = field(repr=False)
+    surface: Surface = field(repr=False)
+    projection: Projection = field(repr=False)
+    receipt: Receipt
+    state: Mapping[str, str] = field(repr=False)
+    blobs: Mapping[str, bytes] = field(repr=False)
+    groups: Mapping[str, tuple[Group, str]] = field(repr=False)
+    request: dict[str, Any] = field(factory=dict, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Epoch) and self.receipt == other.receipt
+
+    def __hash__(self) -> int:
+        return hash(self.receipt)
+
+
+def reproject(facts: Facts, previous: Epoch | Receipt | None) -> Epoch:
+    """Return the epoch that follows from ``facts``; see the module.
+
+    Args:
+        previous: the session's last epoch or receipt; for a fork's first epoch its origin's receipt.
+    """
+    if isinstance(previous, Epoch) and facts.cause is Cause.TURN and not facts.damage and facts == previous.facts:
+        return previous
+    last = previous if isinstance(previous, Epoch) else None
+    receipt = previous.receipt if isinstance(previous, Epoch) else previous
+    archive = _Archive(facts, last)
+    cause = _cause(facts, archive.state, receipt)
+    surface = derive(
+        facts.catalog,
+        facts.loads,
+        facts.path,
+        facts.authority,
+        facts.profile.names,
+        last.surface if last is not None else None,
+    )
+    projection = project(
+        surface, facts.retained, facts.profile, facts.opaque, last.projection if last is not None else None
+    )
+    rows = _rows(surface, projection, last)
+    archive.keep_rows(rows, last)
+    if (
+        receipt is not None
+        and facts.cause is Cause.TURN
+        and not facts.damage
+        and receipt.body["session"] == facts.session
+        and dict(receipt.body["state"]) == archive.state
+    ):
+        return Epoch(facts, surface, projection, receipt, archive.state, archive.blobs, archive.groups)
+    before = receipt.rows if receipt is not None else _wanted(facts, rows)
+    dropped, moved = _moved(facts, cause, receipt, projection)
+    changes = diff(before, rows, moved)
+    degraded = dropped or any(c.action is Action.MOVED and c.reason == "provider_incompatible" for c in changes)
+    body = _body(facts, cause, receipt, surface, projection, archive.state)
+    body["groups"] = [[group, r.digest] for group, r in rows.items()]
+    body["changes"] = summary(changes, rows, before)
+    body["kinds"] = kinds(changes, boundary=cause in _BOUNDARIES, degraded=degraded, damage=facts.damage)
+    body["reasons"] = sorted({c.reason for c in changes} | _reasons(cause, degraded=degraded))
+    made = Receipt.of(body, rows, changes)
+    return Epoch(facts, surface, projection, made, archive.state, archive.blobs, archive.groups)
+
+
+_BOUNDARIES = frozenset(Cause) - {Cause.TURN, Cause.AUTHORITY, Cause.RESOURCE, Cause.LIST_CHANGED, Cause.LOAD}
+
+
+class _Archive:
+    """Collects the bytes that an epoch rests on, under their digests, and the digest of each component."""
+
+    def __init__(self, facts: Facts, last: Epoch | None) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.groups: dict[str, tuple[Group, str]] = {}
+        known = last.groups if last is not None else {}
+        for id_, group in facts.catalog.groups.items():
+            same = known.get(id_)
+            self.groups[id_] = (
+                same if same is not None and same[0] == group else (group, self._put(encode_group(group)))
+            )
+        self.state = {
+            "catalog": self._put(canonical([[id_, digest] for id_, (_, digest) in self.groups.items()])),
+            "resources": self._put(canonical([id_ for id_, group in facts.catalog.groups.items() if not group.up])),
+        }
+        for name, encode in _PARTS.items():
+            value = getattr(facts, name)
+            if last is not None and getattr(last.facts, name) == value:
+                self.state[name] = last.state[name]
+            else:
+                self.state[name] = self._put(canonical(encode(value), place=name))
+
+    def _put(self, encoded: bytes) -> str:
+        digest = fingerprint(Domain.BLOB, encoded)
+        self.blobs[digest] = encoded
+        return digest
+
+    def keep_rows(self, rows: Mapping[str, Rows], last: Epoch | None) -> None:
+        """Add the rows that the epoch before did not have."""
+        known = last.receipt.rows if last is not None else {}
+        self.blobs.update((r.digest, r.encoded) for group, r in rows.items() if known.get(group) is not r)
+
+
+def encode_group(group: Group) -> bytes:
+    """Return the archived form of a group: its definitions, each in its canonical bytes."""
+    head = canonical([group.id, group.server, sorted(group.conflicts)])
+    return head[:-1] + b",[" + b",".join(d.tool.encoded for d in group.definitions.values()) + b"]]"
+
+
+def profile_json(profile: Profile) -> dict[str, Any]:
+    """Return a profile as JSON, its adapter left out: the API names it."""
+    issuer = profile.issuer
+    return {
+        "account": issuer.account,
+        "api": issuer.api,
+        "call_id_chars": profile.call_id_chars,
+        "call_id_limit": profile.call_id_limit,
+        "chars": profile.names.chars,
+        "defers": profile.defers,
+        "limit": profile.names.limit,
+        "model": issuer.model,
+        "needs_immediate": profile.needs_immediate,
+        "provider": issuer.provider,
+    }
+
+
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "authority": Authority.to_json,
+    "loads": lambda loads: [load.to_json() for load in loads],
+    "opaque": lambda opaque: [list(pair) for pair in opaque],
+    "path": lambda path: None if path is None else list(path),
+    "profile": profile_json,
+    "retained": list,
+}
+
+
+def _cause(facts: Facts, state: Mapping[str, str], receipt: Receipt | None) -> Cause:
+    if facts.cause is not Cause.TURN:
+        return facts.cause
+    if receipt is None or receipt.body["session"] != facts.session:
+        return Cause.OPEN
+    was = dict(receipt.body["state"])
+    if was.get("profile") != state["profile"]:
+        issuer, now = receipt.body["issuer"], facts.profile.issuer
+        return Cause.PROVIDER_SWITCH if [now.provider, now.api] != issuer[:2] else Cause.MODEL_SWITCH
+    for name, cause in _CAUSES:
+        if was.get(name) != state[name]:
+            return cause
+    return Cause.TURN
+
+
+_CAUSES = (
+    ("resources", Cause.RESOURCE),
+    ("catalog", Cause.LIST_CHANGED),
+    ("authority", Cause.AUTHORITY),
+    ("loads", Cause.LOAD),
+    ("path", Cause.BRANCH),
+    ("retained", Cause.HISTORY),
+    ("opaque", Cause.HISTORY),
+)
+
+
+def _rows(surface: Surface, projection: Projection, last: Epoch | None) -> dict[str, Rows]:
+    rows: dict[str, Rows] = {}
+    for id_, view in surface.views.items():
+        block = projection.blocks.get(id_)
+        if last is not None and last.surface.views.get(id_) is view and last.projection.blocks.get(id_) is block:
+            rows[id_] = last.receipt.rows[id_]
+        else:
+            rows[id_] = Rows.of(view, block)
+    return rows
+
+
+def _wanted(facts: Facts, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
+    """Return what the first receipt compares with: nothing, or for a child what it asked for."""
+    want = facts.authority.pool.want
+    if want is None:
+        return {}
+    wanted: dict[str, Rows] = {}
+    for id_, group in facts.catalog.groups.items():
+        known = rows[id_].by_name()
+        found = [
+            RowState(name, d.fingerprint, "allow", "", known[name].place or IMMEDIATE)
+            for name, d in group.definitions.items()
+            if "*" in want or f"{id_}/*" in want or d.qualified in want
+        ]
+        if found:
+            encoded = canonical(found)
+            wanted[id_] = Rows(id_, encoded, fingerprint(Domain.BLOB, encoded))
+    return wanted
+
+
+def _moved(facts: Facts, cause: Cause, receipt: Receipt | None, projection: Projection) -> tuple[bool, str]:
+    """Return whether native items were lost to this provider, and why a tool may have moved on the wire."""
+    degraded = bool(projection.dropped) and (receipt is None or list(projection.dropped) != receipt.body["dropped"])
+    issuer = facts.profile.issuer
+    if receipt is None or receipt.body["issuer"] == [issuer.provider, issuer.api, issuer.model, issuer.account]:
+        return degraded, "" if cause in (Cause.TURN, Cause.LOAD, Cause.LIST_CHANGED, Cause.AUTHORITY) else str(cause)
+    return degraded, str(cause) if facts.profile.defers else "provider_incompatible"
+
+
+def _reasons(cause: Cause, *, degraded: bool) -> set[str]:
+    """Return the reasons that the cause itself gives, beside those of the changes."""
+    reasons = {str(cause)} if cause in _BOUNDARIES else set()
+    if degraded:
+        reasons.add("provider_incompatible")
+    return reasons
+
+
+def _body(
+    facts: Facts,
+    cause: Cause,
+    receipt: Receipt | None,
+    surface: Surface,
+    projection: Projection,
+    state: Mapping[str, str],
+) -> dict[str, Any]:
+    issuer = facts.profile.issuer
+    own = receipt is not None and receipt.body["session"] == facts.session
+    return {
+        "audit": facts.audit,
+        "boundary": facts.boundary.to_json() if facts.boundary is not None else None,
+        "cause": str(cause),
+        "damage": list(facts.damage),
+        "dropped": list(projection.dropped),
+        "epoch": receipt.epoch + 1 if own and receipt is not None else 0,
+        "fork": dict(facts.fork) if facts.fork is not None else None,
+        "format": FORMAT,
+        "issuer": [issuer.provider, issuer.api, issuer.model, issuer.account],
+        "ledger": facts.ledger,
+        "previous": receipt.digest if own and receipt is not None else None,
+        "session": facts.session,
+        "sources": _sources(facts.authority),
+        "state": sorted(map(list, state.items())),
+        "surface": surface.fingerprint,
+        "used": dict(facts.used),
+        "wire": projection.fingerprint,
+        "withheld": [list(row) for view in surface.views.values() for row in view.held],
+    }
+
+
+def _sources(authority: Authority | Literal["missing", "ended"] | None, prefix: str = "") -> list[list[Any]]:
+    """Return [name, state, revision, digest of the rules] of each source, a parent's behind ``parent:``."""
+    if not isinstance(authority, Authority):
+        return []
+    pool: Pool = authority.pool
+    listed: tuple[Source | Ceiling, ...] = (*pool.sources, *authority.ceilings)
+    own = [
+        [f"{prefix}{'ceiling ' if isinstance(s, Ceiling) else ''}{s.name}", str(s.state), s.revision, s.digest]
+        for s in listed
+    ]
+    return own + _sources(authority.parent, f"{prefix}parent: ")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from capstate.errors import (
+    CallNotStartedError,
+    CapstateError,
+    InvalidInputError,
+    MalformedError,
+    NeedsApproval,
+    Reason,
+    Refused,
+)
+from capstate.trace import Call, Message, Outcome, Role
+
+CALL = Call("c1", "git__push")
+
+
+@pytest.mark.parametrize("kind", [InvalidInputError, MalformedError])
+@pytest.mark.parametrize(("got", "shown"), [("text", "text"), (3, "3"), (None, "None"), (["a"], "['a']")])
+def test_bad_input_names_place_expected_and_got(
+    kind: type[InvalidInputError | MalformedError], got: object, shown: str
+) -> None:
+    """The facts are attributes, and the message has all three; text stands there without quotes."""
+    error = kind("policy.toml: limits.calls", "a whole number", got)
+
+    assert (error.place, error.expected, error.got) == ("policy.toml: limits.calls", "a whole number", got)
+    assert str(error) == f"policy.toml: limits.calls: expected a whole number, got {shown}"
+
+
+def test_bad_input_is_a_value_error_and_bad_bytes_are_not() -> None:
+    """A caller may catch its own mistake as Python's; what strangers sent is only ours."""
+    assert issubclass(InvalidInputError, ValueError)
+    assert not issubclass(MalformedError, ValueError)
+    assert issubclass(InvalidInputError, CapstateError)
+
+
+def test_a_refusal_carries_what_a_host_needs() -> None:
+    """Call, reason, deciding rule, outcome and the one result; the message names call and reason."""
+    result = Message("m1", Role.TOOL, "not available", result_for="c1", outcome=Outcome.DENIED)
+    refused = Refused(CALL, Reason.NOT_AUTHORISED, "pool", "denied", result)
+
+    assert isinstance(refused, CallNotStartedError)
+    assert (refused.call, refused.reason, refused.decided_by) == (CALL, Reason.NOT_AUTHORISED, "pool")
+    assert (refused.outcome, refused.result) == ("denied", result)
+    assert str(refused) == "call 'c1' refused: not_authorised"
+
+
+def test_an_ask_is_no_refusal() -> None:
+    """It has its own class under the guard's base, and one reason."""
+    asked = NeedsApproval(CALL, "deploy needs a person")
+
+    assert not isinstance(asked, Refused)
+    assert isinstance(asked, CallNotStartedError)
+    assert (asked.call, asked.reason, asked.decided_by) == (CALL, Reason.NEEDS_APPROVAL, "deploy needs a person")
+    assert str(asked) == "call 'c1' needs approval"
+
+
+def test_reasons_stand_in_the_order_in_which_they_are_tested() -> None:
+    """The words are part of receipts and of ``--json``, and the order decides which of several is named."""
+    assert [reason.value for reason in Reason] == [
+        "unknown_tool",
+        "name_conflict",
+        "name_unrepresentable",
+        "policy_missing",
+        "not_authorised",
+        "resource_unavailable",
+        "schema_changed",
+        "not_loaded",
+        "session_read_only",
+        "outcome_unknown",
+        "limit_exceeded",
+        "needs_approval",
+    ]
