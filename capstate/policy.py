@@ -1,9 +1,9 @@
-"""The policy file: what a person writes down about an agent's tools, in TOML.
+r"""The policy file: what a person writes down about an agent's tools, in TOML.
 
 Names are wire names. A selector is a name, ``group/name`` or ``group/*``; without a ``[groups]`` entry a group is
 the wire prefix ``group__``. Reading a policy grants nothing in a runtime by itself: a host passes it as a source.
 
->>> parse('allow = ["git/*"]\\ndeny = ["push"]\\n[groups]\\ngit = ["log", "push"]').effect("log")
+>>> parse('allow = ["git/*"]\ndeny = ["push"]\n[groups]\ngit = ["log", "push"]').effect("log")
 'allow'
 """
 
@@ -18,6 +18,8 @@ from attrs import field, frozen
 
 from capstate.errors import InvalidInputError
 
+_SELECTORS = ("resident", "allow", "ask", "deny")
+_TOOLS = ("loaders", "unloaders")
 _DEFERS = ("", "tool_reference", "tool_search", "additional_tools", "system_tools")
 
 
@@ -160,10 +162,9 @@ class _Reader:
         self.faults: list[tuple[str, str, object]] = []
 
     def policy(self) -> Policy:
-        known = ("resident", "loaders", "unloaders", "allow", "ask", "deny", "groups", "resources", "limits", "provider")
-        self._unknown("", self.document, known)
-        selectors = {k: self._names(k, self.document.get(k), selector=True) for k in ("resident", "allow", "ask", "deny")}
-        tools = {k: self._names(k, self.document.get(k)) or () for k in ("loaders", "unloaders")}
+        self._unknown("", self.document, (*_SELECTORS, *_TOOLS, "groups", "resources", "limits", "provider"))
+        selectors = {k: self._names(k, self.document.get(k), selector=True) for k in _SELECTORS}
+        tools = {k: self._names(k, self.document.get(k)) or () for k in _TOOLS}
         groups = {
             group: self._names(f"groups.{group}", names) or ()
             for group, names in self._table("groups").items()
@@ -188,7 +189,7 @@ class _Reader:
     def _limits(self) -> dict[str, int]:
         table = self._known("limits", ("calls", "cost", "concurrency"))
         expected = "a whole number, 0 or more"
-        return {k: v for k, v in table.items() if self._check(f"limits.{k}", v, expected, lambda v: type(v) is int and v >= 0)}
+        return {k: v for k, v in table.items() if self._check(f"limits.{k}", v, expected, _is_amount)}
 
     def _provider(self) -> dict[str, Any]:
         table = self._known("provider", ("provider", "api", "model", "account", "defers", "needs_immediate"))
@@ -239,6 +240,10 @@ class _Reader:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_bool(value: object) -> bool:

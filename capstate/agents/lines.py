@@ -14,13 +14,15 @@ import re
 import stat
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 from attrs import evolve, frozen
 
 from capstate.errors import InvalidInputError, MalformedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LINE_LIMIT = 32 * 1024 * 1024
 """Longest line that is decoded, in bytes; a session line may carry images."""
@@ -118,7 +120,8 @@ def records(path: Path, damage: list[Damage], *, limit: int = LINE_LIMIT) -> Ite
             damage.append(evolve(where, kind=DamageKind.NOT_OBJECT))
         else:
             found = _salvage(raw)
-            damage.append(evolve(where, kind=_kind(raw, whole=line.ended, salvaged=bool(found)), entry=_first_id(found)))
+            kind = _kind(raw, whole=line.ended, salvaged=bool(found))
+            damage.append(evolve(where, kind=kind, entry=_first_id(found)))
             for value in found:
                 yield Record(value, line.number, line.offset, line.length)
 
@@ -130,7 +133,7 @@ def whole(path: Path, *, limit: int = LINE_LIMIT) -> bytes:
         InvalidInputError: nothing is there, or it may not be read.
         MalformedError: it is no regular file, or longer than ``limit``.
     """
-    with open(_descriptor(path), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(_descriptor(path), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise MalformedError(str(path), f"at most {limit} bytes", "more")
@@ -141,7 +144,7 @@ UNDECODED = object()
 """What :func:`decode` answers for bytes that are no JSON."""
 
 
-def decode(raw: bytes) -> Any:
+def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
     """Return the JSON value of ``raw``, or :data:`UNDECODED`. Raises nothing.
 
     JavaScript writes lone surrogates as escapes, which strict decoders refuse; they become U+FFFD.
@@ -183,7 +186,7 @@ class _Line:
 
 def _lines(path: Path, limit: int) -> Iterator[_Line]:
     offset = number = 0
-    with open(_descriptor(path), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(_descriptor(path), "rb") as file:
         while raw := file.readline(limit + 1):
             number += 1
             length, ended = len(raw), raw.endswith(b"\n")
@@ -252,7 +255,7 @@ def _first_id(found: list[dict[str, Any]]) -> str | None:
     return next((v["id"] for v in found if isinstance(v.get("id"), str)), None)
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     if isinstance(value, dict):

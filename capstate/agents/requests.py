@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
@@ -23,6 +22,9 @@ from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError, MalformedError
 from capstate.projection import OnWire
 from capstate.providers import detect, for_api
+
+if TYPE_CHECKING:
+    from collections import Counter
 
 _WRAPPERS = ("body", "request", "attributes")
 _DEPTH = 4
@@ -141,8 +143,7 @@ def _tokens(message: dict[str, Any]) -> Iterator[str]:
     elif role == "tool":
         yield call_token("r", str(message.get("tool_call_id")))
     elif role == "assistant":
-        calls = message.get("tool_calls")
-        yield from (call_token("c", str(c.get("id"))) for c in calls or () if isinstance(c, dict)) if isinstance(calls, list) else ()
+        yield from (call_token("c", str(c.get("id"))) for c in _blocks(message.get("tool_calls")))
         yield from (call_token("c", str(b.get("id"))) for b in _blocks(content) if b.get("type") == "tool_use")
     elif role == "user":
         results = [b for b in _blocks(content) if b.get("type") == "tool_result"]
@@ -186,7 +187,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sort ``2.json`` before ``10.json``."""
-    return [(int(part), "") if part.isdigit() and len(part) < 20 else (-1, part) for part in re.split(r"([0-9]+)", name)]
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts]
 
 
 def _request(record: Record, file: Path, turn: int, damage: list[Damage]) -> Request | None:
@@ -232,28 +234,27 @@ def _body(row: Mapping[str, Any], depth: int) -> tuple[dict[str, Any] | None, bo
 
 
 def _unwrapped(value: object, depth: int) -> tuple[dict[str, Any] | None, bool]:
-    if depth == 0:
+    opened = _opened(value)
+    if opened is UNDECODED or depth == 0:
+        return None, opened is UNDECODED
+    if not isinstance(opened, dict):
         return None, False
-    if isinstance(value, str):
-        if not value.lstrip().startswith("{"):
-            return None, False
-        value = decode(value.encode("utf-8", "replace"))
-        if value is UNDECODED:
-            return None, True
-    if isinstance(value, list):
-        value = _attributes(value)
-    if not isinstance(value, dict):
-        return None, False
-    if _is_body(value) and not isinstance(value.get("body"), dict):
-        return value, False
-    found, truncated = _body(value, depth - 1)
-    if found is None:
-        for inner in value.values():
-            held, cut = _unwrapped(inner, depth - 1) if isinstance(inner, str) else (None, False)
-            if held is not None:
-                return held, False
-            truncated = truncated or (cut and not isinstance(inner, dict))
+    if _is_body(opened) and not isinstance(opened.get("body"), dict):
+        return opened, False
+    found, truncated = _body(opened, depth - 1)
+    for text in (v for v in opened.values() if isinstance(v, str)) if found is None else ():
+        found, cut = _unwrapped(text, depth - 1)
+        if found is not None:
+            return found, False
+        truncated = truncated or cut
     return found, truncated
+
+
+def _opened(value: object) -> object:
+    """Return an object that is written as JSON text, or as a list of attributes, as an object."""
+    if isinstance(value, str):
+        return decode(value.encode("utf-8", "replace")) if value.lstrip().startswith("{") else None
+    return _attributes(value) if isinstance(value, list) else value
 
 
 def _attributes(rows: list[Any]) -> dict[str, Any]:

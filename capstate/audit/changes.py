@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from capstate.agents.pi import EventKind
-from capstate.audit.turns import Turn
 from capstate.findings import Finding, Grade
+
+if TYPE_CHECKING:
+    from capstate.audit.turns import Turn
 
 _GONE = {"fork": "CS103", "move": "CS103", "reopen": "CS102", "compaction": "CS101", None: "CS104"}
 
@@ -59,13 +62,15 @@ class Changes:
         if (before.request.api, before.request.model) != (turn.request.api, turn.request.model):
             return frozenset()
         changed = before.callable ^ turn.callable
-        return frozenset(name for name in changed if not self._explained(name, before, turn, came=name in turn.callable))
+        return frozenset(
+            name for name in changed if not self._explained(name, before, turn, came=name in turn.callable)
+        )
 
     def _explained(self, name: str, before: Turn, turn: Turn, *, came: bool) -> bool:
         event = turn.last.get(name)
-        if event is not None and (event.kind is EventKind.LOAD) is came:
-            if self._settled[turn.lineage].get(name) != (event.entry, event.kind):
-                return True
+        fits = event is not None and (event.kind is EventKind.LOAD) is came
+        if fits and event is not None and self._settled[turn.lineage].get(name) != (event.entry, event.kind):
+            return True
         if before.may is None or turn.may is None:
             return False
         return before.may(name) is not came and turn.may(name) is came

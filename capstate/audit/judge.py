@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
@@ -15,8 +15,10 @@ from capstate.audit.changes import Changes
 from capstate.audit.runs import Verdict, judge_runs, recorded_runs
 from capstate.audit.turns import Turn, Turns
 from capstate.findings import Finding, Grade
-from capstate.policy import Policy
 from capstate.projection import OnWire
+
+if TYPE_CHECKING:
+    from capstate.policy import Policy
 
 
 @frozen

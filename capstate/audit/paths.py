@@ -107,9 +107,8 @@ class _Reader:
             self.runs = [*(self.runs or []), *found]
 
     def _file(self, path: Path) -> None:
-        if path.suffix == ".jsonl" and path.name != "requests.jsonl" and not _holds_bodies(path):
-            self._session(path)
-        elif _is_session(path):
+        named = path.suffix == ".jsonl" and path.name != "requests.jsonl"
+        if _is_session(path) or (named and not _holds_bodies(path)):
             self._session(path)
         else:
             self.bodies(path)

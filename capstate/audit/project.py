@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capstate.agents.pi import Entry, boundary, events, read_session, recorded
 from capstate.audit.should import derive
 from capstate.audit.turns import DEFERS, authority
 from capstate.errors import InvalidInputError
-from capstate.policy import Policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from capstate.policy import Policy
 
 _ALIASES = {
     "anthropic": "anthropic-messages",

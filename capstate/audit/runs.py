@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from capstate.agents.pi import Entry, Session
 from capstate.agents.requests import Ran
-from capstate.audit.places import Place
 from capstate.audit.turns import Turn, Turns, authority
 from capstate.findings import Finding, Grade
-from capstate.policy import Policy
+
+if TYPE_CHECKING:
+    from capstate.agents.pi import Entry, Session
+    from capstate.audit.places import Place
+    from capstate.policy import Policy
 
 
 @frozen
@@ -53,9 +56,7 @@ def recorded_runs(sessions: Sequence[Session]) -> list[Ran]:
     found = []
     for session, e in _results(sessions):
         if e.said is not None:
-            found.append(
-                Ran(e.said.tool, session.id, e.parent, observed=False, file=session.path.name, line=e.line)
-            )
+            found.append(Ran(e.said.tool, session.id, e.parent, observed=False, file=session.path.name, line=e.line))
     return found
 
 

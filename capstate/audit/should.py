@@ -6,7 +6,8 @@ names and no definitions: a definition that is not the one that was marked comes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from attrs import evolve, field, frozen
 
@@ -45,7 +46,7 @@ class _Wish:
 
 def derive(
     events: Sequence[Event],
-    retained: Set[str],
+    retained: AbstractSet[str],
     *,
     resident: Iterable[str],
     names: Iterable[str],
@@ -54,7 +55,7 @@ def derive(
     authorised: Callable[[str], bool] | None,
     defers: bool,
     needs_immediate: bool = False,
-    changed: Set[str] = frozenset(),
+    changed: AbstractSet[str] = frozenset(),
 ) -> Should:
     """Derive the projection.
 

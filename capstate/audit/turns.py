@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
@@ -16,7 +16,9 @@ from capstate.agents.requests import Request
 from capstate.audit.places import Place, Places
 from capstate.audit.should import Should, derive
 from capstate.findings import Grade
-from capstate.policy import Policy
+
+if TYPE_CHECKING:
+    from capstate.policy import Policy
 
 DEFERS: Mapping[str, str] = {
     "anthropic-messages": "tool_reference",
@@ -87,7 +89,7 @@ class Turns:
     def __init__(self, policy: Policy, sessions: Sequence[Session], requests: Sequence[Request]) -> None:
         self.policy = policy
         self.places = Places(sessions)
-        self._defer = {(r.api, r.model) for r in requests if r.wire is not None and (r.wire.deferred or r.wire.unloaded)}
+        self._defer = {(r.api, r.model) for r in requests if r.wire and (r.wire.deferred or r.wire.unloaded)}
         self._seen: set[str] = set()
         self._start: dict[str, frozenset[str]] = {}
         self._roots = _roots(sessions)
@@ -112,7 +114,7 @@ class Turns:
         may = authority(self.policy, listed)
         should = Should()
         if acts:
-            should = self._should(request, place, path, happened, resident or (), may)
+            should = self._should(request, place, path=path, happened=happened, resident=resident or (), may=may)
         loaded = should.loaded if acts or before is None else before.should.loaded
         grade = self._grade(request, may)
         known = place is not None and resident is not None
@@ -144,15 +146,22 @@ class Turns:
             return None
         names = self.policy.expand(resident) if resident is not None else start or ()
         happened = events(place.session.walk(place.leaf), self.policy)
-        yes: Test = lambda _: True  # noqa: E731 - three equal arguments
         return derive(
-            happened, frozenset(), resident=names, names=(), exists=yes, available=yes, authorised=None, defers=False
+            happened,
+            frozenset(),
+            resident=names,
+            names=(),
+            exists=_always,
+            available=_always,
+            authorised=None,
+            defers=False,
         ).loaded
 
     def _should(
         self,
         request: Request,
         place: Place | None,
+        *,
         path: Sequence[Entry],
         happened: Sequence[Event],
         resident: Iterable[str],
@@ -185,7 +194,8 @@ class Turns:
         found = set()
         for name, mark in should.deferred.items():
             shown = request.definitions.get(name)
-            if shown is not None and self._marked.setdefault((place.session.id, name, mark, request.api), shown) != shown:
+            key = place.session.id, name, mark, request.api
+            if shown is not None and self._marked.setdefault(key, shown) != shown:
                 found.add(name)
         return frozenset(found)
 
@@ -236,6 +246,10 @@ def authority(policy: Policy, listed: frozenset[str] | None) -> Test | None:
     return listed.__contains__ if listed is not None else None
 
 
+def _always(name: str) -> bool:  # noqa: ARG001 - a test that every name passes
+    return True
+
+
 def _lineage(request: Request, place: Place | None) -> str:
     if place is not None:
         return f"session {place.session.id}"
@@ -245,10 +259,12 @@ def _lineage(request: Request, place: Place | None) -> str:
 def _roots(sessions: Sequence[Session]) -> dict[str, str]:
     """Return, by session id, the id of the session that it goes back to by forks and clones."""
     parents: dict[str, str] = {}
+    ids = {s.id for s in sessions}
     for s in sessions:
-        for other in sessions:
-            if s.parent is not None and other.id != s.id and (s.parent == other.id or s.parent.endswith(f"_{other.id}.jsonl")):
-                parents[s.id] = other.id
+        named = (s.parent or "").removesuffix(".jsonl")
+        parent = named if named in ids else named.rpartition("_")[2]
+        if parent in ids and parent != s.id:
+            parents[s.id] = parent
     roots = {}
     for s in sessions:
         at, seen = s.id, {s.id}

@@ -6,20 +6,26 @@ request that a body was). Prompt text, results and images are not kept, so a ses
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from capstate.agents.lines import Record, words
 
+if TYPE_CHECKING:
+    from collections import Counter
+
 KNOWN_TYPES = frozenset(
-    """message model_change thinking_level_change compaction branch_summary custom custom_message label session_info
-    usage context_edit active_tools_change leaf""".split()
+    {
+        "message", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom", "custom_message",
+        "label", "session_info", "usage", "context_edit", "active_tools_change", "leaf",
+    }
+)  # fmt: skip
+_ROLES = frozenset(
+    {"user", "assistant", "toolResult", "system", "bashExecution", "custom", "branchSummary", "compactionSummary"}
 )
-_ROLES = frozenset("user assistant toolResult system bashExecution custom branchSummary compactionSummary".split())
 
 
 class BadEntryError(Exception):

@@ -12,13 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from capstate.agents.lines import decode
 from capstate.agents.pi.entries import Entry, Said
 from capstate.agents.pi.session import boundary
-from capstate.policy import Policy
+
+if TYPE_CHECKING:
+    from capstate.policy import Policy
 
 _SEPARATORS = re.compile(r"[,;\n]")
 
@@ -131,7 +134,8 @@ class _Reader:
         if gone:
             yield Event(EventKind.REMOVAL, e.id, tuple(sorted(gone)))
         if before is not None and (self.results or self.running):
-            yield from self._load(e.id, self._by_tools(tuple(n for n in e.active or () if n not in before)), None, marks=False)
+            added = tuple(n for n in e.active or () if n not in before)
+            yield from self._load(e.id, self._by_tools(added), None, marks=False)
         self.active = now
 
     def _load(self, at: str, names: Sequence[str], call: str | None, *, marks: bool) -> Iterator[Event]:

@@ -18,9 +18,11 @@ from capstate.agents.pi.entries import BadEntryError, Entry, Said, entry
 from capstate.errors import InvalidInputError, MalformedError
 
 _RUN_RECORDS = frozenset(
-    """operation_started abort_requested operation_finished step_attempt tool_started queue_enqueued queue_cancelled
-    write_deferred usage""".split()
-)
+    {
+        "operation_started", "abort_requested", "operation_finished", "step_attempt", "tool_started",
+        "queue_enqueued", "queue_cancelled", "write_deferred", "usage",
+    }
+)  # fmt: skip
 _V4_KINDS = frozenset({"entry", "record", "lane", "fact", "header"})
 
 
