@@ -52,6 +52,12 @@ class Places:
         own = [s for s in self.sessions if session is None or s.id == session]
         return next((Place(s, leaf) for s in own if leaf in s.entries), None)
 
+    def only(self) -> Place | None:
+        """Return the leaf of the only session, for requests that say nothing; None if there are more."""
+        if len(self.sessions) != 1 or self.sessions[0].leaf is None:
+            return None
+        return Place(self.sessions[0], self.sessions[0].leaf)
+
     def _told(self, request: Request) -> Place | None:
         return self.of(request.session, request.leaf)
 

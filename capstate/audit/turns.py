@@ -101,8 +101,8 @@ class Turns:
         acts = request.kind == "turn"
         before = self._process.get(request.process)
         place = self.places.find(request)
-        if place is None and not acts and before is not None:
-            place = before.place
+        if place is None and not acts:
+            place = before.place if before is not None else self.places.only()
         path = place.session.walk(place.leaf) if place is not None else ()
         happened = events(path, self.policy)
         callable_ = request.wire.effective if request.wire is not None else None
@@ -115,7 +115,9 @@ class Turns:
         should = Should()
         if acts:
             should = self._should(request, place, path=path, happened=happened, resident=resident or (), may=may)
-        loaded = should.loaded if acts or before is None else before.should.loaded
+        loaded = should.loaded
+        if not acts and place is not None:
+            loaded = self.loaded_at(place) or loaded
         grade = self._grade(request, may)
         known = place is not None and resident is not None
         turn = Turn(
