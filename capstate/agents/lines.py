@@ -7,6 +7,7 @@ nothing but :class:`MalformedError` (or :class:`InvalidInputError` for a file th
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -28,6 +29,7 @@ LINE_LIMIT = 32 * 1024 * 1024
 """Longest line that is decoded, in bytes; a session line may carry images."""
 _PIECE = 1 << 20
 _STARTS = re.compile(rb'\{\s*"(?:type|kind)"\s*:')
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _TRIES = 64
 """How often an object is looked for inside one broken line, so that a hostile line costs linear time."""
 
@@ -126,6 +128,11 @@ def records(path: Path, damage: list[Damage], *, limit: int = LINE_LIMIT) -> Ite
                 yield Record(value, line.number, line.offset, line.length)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder and no link to one. Raises nothing."""
+    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114 - pathlib raises for long names
+
+
 def whole(path: Path, *, limit: int = LINE_LIMIT) -> bytes:
     """Return all bytes of a small file.
 
@@ -203,7 +210,7 @@ def _descriptor(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if path.is_symlink():
+        if error.errno == errno.ELOOP:
             raise MalformedError(str(path), "a regular file", "a symbolic link") from error
         raise InvalidInputError(str(path), "a file that can be read", error.strerror or str(error)) from error
     except ValueError as error:
@@ -257,7 +264,7 @@ def _first_id(found: list[dict[str, Any]]) -> str | None:
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return _SURROGATES.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_clean(k): _clean(v) for k, v in value.items()}
     return [_clean(v) for v in value] if isinstance(value, list) else value

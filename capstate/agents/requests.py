@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from capstate.agents.lines import LINE_LIMIT, UNDECODED, Damage, DamageKind, Record, decode, records, whole
+from capstate.agents.lines import LINE_LIMIT, UNDECODED, Damage, DamageKind, Record, decode, is_folder, records, whole
 from capstate.agents.pi.entries import digest, names
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError, MalformedError
@@ -158,7 +158,7 @@ def _blocks(content: object) -> list[dict[str, Any]]:
 
 
 def _rows(path: Path, damage: list[Damage]) -> Iterator[tuple[Record, Path]]:
-    if path.is_dir() and not path.is_symlink():
+    if is_folder(path):
         for file in _files(path):
             yield from _rows(file, damage)
     elif path.suffix == ".json":

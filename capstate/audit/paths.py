@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from capstate.agents.lines import Damage, DamageKind, records
+from capstate.agents.lines import Damage, DamageKind, is_folder, records
 from capstate.agents.pi import Session, read_session
 from capstate.agents.pi.session import is_session
 from capstate.agents.requests import Ran, Request, read_executed, read_requests
@@ -76,7 +76,7 @@ class _Reader:
         return Material(tuple(self.sessions), tuple(self.requests), runs, tuple(self.damage), dict(self.unknown))
 
     def any(self, path: Path) -> None:
-        if not path.is_dir() or path.is_symlink():
+        if not is_folder(path):
             self._file(path)
             return
         files = sorted(p for p in path.glob("*.jsonl") if not p.is_symlink())
