@@ -171,6 +171,8 @@ class Turns:
     ) -> Should:
         registered = request.registered
         catalog = {n for names in self.policy.groups.values() for n in names}
+        if request.wire is None:
+            catalog |= set(resident)  # nothing was shown that could leave one out
         catalog |= self._seen | (registered or set()) | {n for event in happened for n in event.names}
         retained = boundary(path).retained
         project = partial(

@@ -27,7 +27,9 @@ def raw(folder: Path, *lines: str, end: str = "\n") -> Path:
 
 
 def entry(id: str, parent: str | None = None, **more: object) -> str:
-    return json.dumps({"type": "custom", "id": id, "parentId": parent, "customType": "x", **more}, separators=(",", ":"))
+    return json.dumps(
+        {"type": "custom", "id": id, "parentId": parent, "customType": "x", **more}, separators=(",", ":")
+    )
 
 
 def kinds(path: Path) -> list[str]:
@@ -117,7 +119,9 @@ class TestLines:
     def test_empty_lines_and_a_mark_of_byte_order_are_nothing(self, tmp_path: Path) -> None:
         """Blank lines, CRLF and a BOM do no harm."""
         path = tmp_path / "s.jsonl"
-        path.write_bytes(b"\xef\xbb\xbf" + json.dumps(HEADER).encode() + b"\r\n\n  \r\n" + entry("a").encode() + b"\r\n")
+        path.write_bytes(
+            b"\xef\xbb\xbf" + json.dumps(HEADER).encode() + b"\r\n\n  \r\n" + entry("a").encode() + b"\r\n"
+        )
         assert (kinds(path), read_session(path).leaf) == ([], "a")
 
     def test_a_long_line_is_skipped_in_bounded_memory(self, tmp_path: Path) -> None:
@@ -279,7 +283,9 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=8), st.sampled_from([1, 2, 3, 4, None, "x"]))
-def test_wrong_types_anywhere_give_only_our_errors(tmp_path_factory: pytest.TempPathFactory, lines: list, version: object) -> None:
+def test_wrong_types_anywhere_give_only_our_errors(
+    tmp_path_factory: pytest.TempPathFactory, lines: list, version: object
+) -> None:
     """Records whose fields have any type are read, counted as damage or refused."""
     path = tmp_path_factory.mktemp("junk") / "s.jsonl"
     header = {"type": "session", "id": "s", "version": version}

@@ -177,7 +177,9 @@ class TestSystemMessages:
         path = story.write(tmp_path)
         assert recorded(read_session(path).walk()) == {"read", "load", "web_fetch"}
         tools = [{"name": "read"}]
-        story.add("compaction", summary="", firstKeptEntryId="e1", systemMessage={"role": "system", "toolsAdded": tools})
+        story.add(
+            "compaction", summary="", firstKeptEntryId="e1", systemMessage={"role": "system", "toolsAdded": tools}
+        )
         assert recorded(read_session(story.write(tmp_path)).walk()) == {"read"}
 
 
@@ -419,7 +421,9 @@ def test_broken_traces(tmp_path: Path) -> None:
     story.call("read", "a", "b")
     story.result("read", "a")
     story.user()
-    story.say("assistant", content=[{"type": "toolCall", "id": "x", "name": "read", "arguments": {}}], stopReason="aborted")
+    story.say(
+        "assistant", content=[{"type": "toolCall", "id": "x", "name": "read", "arguments": {}}], stopReason="aborted"
+    )
     story.user()
     story.call("read", "open")
     found = [(b.call, b.missing) for b in broken_trace(read_session(story.write(tmp_path)).walk())]

@@ -14,7 +14,13 @@ from capstate.errors import InvalidInputError, MalformedError
 from capstate.policy import parse
 
 TOOL = {"name": "a", "description": "", "input_schema": {"type": "object"}}
-BODY = {"model": "claude-x", "max_tokens": 1, "system": "s", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+BODY = {
+    "model": "claude-x",
+    "max_tokens": 1,
+    "system": "s",
+    "messages": [{"role": "user", "content": "hi"}],
+    "tools": [TOOL],
+}
 
 
 def read(path: Path) -> tuple[list[Request], list[Damage], Counter[str]]:
@@ -47,7 +53,9 @@ def lines(folder: Path, *rows: Any, name: str = "bodies.jsonl") -> Path:
 def test_a_body_is_found_in_any_wrapper(tmp_path: Path, row: object) -> None:
     """Bare, or under body, request or attributes, as an object or as text, the body is read by its own API."""
     found, damage, unknown = read(lines(tmp_path, row))
-    assert [(r.api, r.wire and r.wire.immediate, r.turn, r.kind) for r in found] == [("anthropic-messages", ("a",), 1, "turn")]
+    assert [(r.api, r.wire and r.wire.immediate, r.turn, r.kind) for r in found] == [
+        ("anthropic-messages", ("a",), 1, "turn")
+    ]
     assert (damage, unknown) == ([], {})
 
 
@@ -106,7 +114,15 @@ def test_a_body_without_tools_makes_nothing_callable(tmp_path: Path) -> None:
 def test_only_the_named_fields_of_a_record_are_read(tmp_path: Path) -> None:
     """turn, process, kind, api, model and four fields of runtime; empty lists and null say nothing."""
     runtime = {"sessionId": "s", "leafId": "l", "registered": ["a"], "authorised": [], "active": ["b"]}
-    row = {"turn": 7, "process": 2, "kind": "turn", "api": "anthropic-messages", "model": "m", "runtime": runtime, "body": BODY}
+    row = {
+        "turn": 7,
+        "process": 2,
+        "kind": "turn",
+        "api": "anthropic-messages",
+        "model": "m",
+        "runtime": runtime,
+        "body": BODY,
+    }
     (found,), _, _ = read(lines(tmp_path, row))
     assert (found.turn, found.process, found.model, found.session, found.leaf) == (7, 2, "m", "s", "l")
     assert (found.registered, found.authorised) == ({"a"}, None)
@@ -148,7 +164,10 @@ def test_only_executed_observations_are_runs(tmp_path: Path) -> None:
         {"at": 7},
     )
     found = read_executed(path, [])
-    assert [(r.name, r.session, r.leaf, r.authorised) for r in found] == [("x", "s", "l", {"y"}), ("z", None, None, None)]
+    assert [(r.name, r.session, r.leaf, r.authorised) for r in found] == [
+        ("x", "s", "l", {"y"}),
+        ("z", None, None, None),
+    ]
 
 
 def test_links_and_missing_files_are_refused(tmp_path: Path) -> None:
