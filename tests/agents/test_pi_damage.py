@@ -14,8 +14,7 @@ from capstate.agents.lines import Damage, decode, records
 from capstate.agents.pi import boundary, broken_trace, events, read_session, recorded
 from capstate.audit import audit_paths, project_session
 from capstate.errors import InvalidInputError, MalformedError
-
-from .files import HEADER, POLICY, Story
+from tests.agents.files import HEADER, POLICY, Story
 
 GIT = ["git_log", "git_blame"]
 
@@ -26,10 +25,8 @@ def raw(folder: Path, *lines: str, end: str = "\n") -> Path:
     return path
 
 
-def entry(id: str, parent: str | None = None, **more: object) -> str:
-    return json.dumps(
-        {"type": "custom", "id": id, "parentId": parent, "customType": "x", **more}, separators=(",", ":")
-    )
+def entry(name: str, parent: str | None = None, **more: object) -> str:
+    return json.dumps({"type": "custom", "id": name, "parentId": parent, **more}, separators=(",", ":"))
 
 
 def kinds(path: Path) -> list[str]:
@@ -269,13 +266,12 @@ fields = st.sampled_from(
 types = st.sampled_from(["message", "compaction", "active_tools_change", "leaf", "label", "context_edit", "custom"])
 said = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "toolResult", "system"]) | junk},
-    optional={
-        name: junk
-        for name in ("content", "toolCallId", "toolName", "addedToolNames", "toolsAdded", "toolsRemoved", "timestamp")
-    },
+    optional=dict.fromkeys(
+        ("content", "toolCallId", "toolName", "addedToolNames", "toolsAdded", "toolsRemoved", "timestamp"), junk
+    ),
 )
 rows = st.builds(
-    lambda type, more, message: {"type": type, **more, **({} if message is None else {"message": message})},
+    lambda kind, more, message: {"type": kind, **more, **({} if message is None else {"message": message})},
     types | junk,
     st.dictionaries(fields, junk | st.sampled_from(["a", "b"]), max_size=6),
     st.none() | said,

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from capstate.agents.pi import find_sessions
-
-from .files import Story
+from tests.agents.files import Story
 
 
 def test_sessions_are_found_below_the_agents_folder(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 from capstate.audit import audit_paths
 from capstate.errors import InvalidInputError
 from capstate.policy import Policy, parse
-
-from ..agents.files import HEADER, POLICY, Story
+from tests.agents.files import HEADER, POLICY, Story
 
 GIT = ["git_log", "git_blame"]
 
