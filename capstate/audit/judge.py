@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from capstate.agents.lines import Damage
-from capstate.agents.pi import Session, broken_trace, recorded
+from capstate.agents.pi import Session, broken_trace, record_after
 from capstate.agents.requests import Ran, Request
 from capstate.audit.changes import Changes
 from capstate.audit.runs import Verdict, judge_runs, recorded_runs
@@ -66,13 +66,15 @@ def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
     found: list[Request] = []
     seen: set[tuple[str, str]] = set()
     for session in sorted(sessions, key=lambda s: -len(s.order)):
+        records: dict[str, frozenset[str] | None] = {}
         for e in session.order:
+            records[e.id] = record_after(records.get(e.parent or ""), e)
             said = e.said
             key = (session.id if session.version == 1 else "", e.id)
             if said is None or said.role != "assistant" or e.parent not in session.entries or key in seen:
                 continue
             seen.add(key)
-            active = recorded(session.walk(e.parent))
+            active = records.get(e.parent or "")
             found.append(
                 Request(
                     turn=len(found) + 1,

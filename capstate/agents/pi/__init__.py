@@ -5,7 +5,7 @@
 """
 
 from capstate.agents.pi.entries import CallSeen, Entry, Said
-from capstate.agents.pi.events import Event, EventKind, events, recorded
+from capstate.agents.pi.events import Event, EventKind, EventReader, events, record_after, recorded
 from capstate.agents.pi.places import find_sessions
 from capstate.agents.pi.session import Boundary, Session, boundary, read_session
 from capstate.agents.pi.trace import broken_trace
@@ -16,6 +16,7 @@ __all__ = [
     "Entry",
     "Event",
     "EventKind",
+    "EventReader",
     "Said",
     "Session",
     "boundary",
@@ -23,5 +24,6 @@ __all__ = [
     "events",
     "find_sessions",
     "read_session",
+    "record_after",
     "recorded",
 ]
