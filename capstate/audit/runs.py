@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from capstate.agents.pi import identity
 from capstate.agents.requests import Ran
 from capstate.audit.turns import Turn, Turns, authority
 from capstate.findings import Finding, Grade
-from capstate.agents.pi import identity
 
 if TYPE_CHECKING:
     from capstate.agents.pi import Entry, Session
