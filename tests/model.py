@@ -31,7 +31,7 @@ def catalog_tools(world: dict) -> dict[Tool, set[Definition]]:
     for group in world["catalog"]:
         for tool in group["tools"]:
             claims = tools.setdefault((group["id"], tool["name"]), set())
-            claims.add((tool["definition"], tuple(tool["needs"]), tool["wire_name"]))
+            claims.add((tool["definition"], tuple(sorted(set(tool["needs"]))), tool["wire_name"]))
     return tools
 
 

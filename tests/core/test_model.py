@@ -148,9 +148,9 @@ def test_two_groups_of_one_id() -> None:
 
 
 def test_first_resource_that_lacks() -> None:
-    """The own group is named before the needed ones, these as listed; one that is not in the catalog counts as down."""
-    needy = tool("x", needs=("up", "gone", "down"))
-    others = [group("up"), group("down", up=False)]
+    """The own group is named before the needed ones, these in order; one that is not in the catalog counts as down."""
+    needy = tool("x", needs=("up", "gone", "late"))
+    others = [group("up"), group("late", up=False)]
     assert reasons(world(group("g", needy), *others)) == {"g/x": ("resource_unavailable", "group gone")}
     assert reasons(world(group("g", needy, up=False), *others)) == {"g/x": ("resource_unavailable", "group g")}
 
