@@ -20,12 +20,12 @@ from capstate.authority import Effect
 from capstate.capabilities import Definition, ToolEffect
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError, NeedsApproval, Reason, Refused
-from capstate.runtime.gated import Gated
 from capstate.runtime.state import Approval, Operation
 from capstate.surface import Row
 from capstate.trace import Call, Message, Outcome, Role
 
 if TYPE_CHECKING:
+    from capstate.runtime.gated import Gated  # noqa: TC004 - it imports this module
     from types import TracebackType
 
     from capstate.runtime.state import State
