@@ -120,7 +120,7 @@ def chain_entries(
             raise InvalidInputError(f"record {len(entries)}.{fault}", "a value of the right kind", content[fault])
         stored = canonical(content, place=f"record {len(entries)}")
         mark = None if key is None else _seal(key, chain, sequence, previous, stored)
-        content["body"] = orjson.loads(stored)["body"]  # as it will be read back, and no longer the caller's object
+        content = _again(stored, f"record {len(entries)}")
         entry = _entry(content, Stored(sequence, stored, fingerprint(Domain.ENTRY, stored), mark))
         entries.append(entry)
         sequence, previous = sequence + 1, entry.digest
@@ -186,6 +186,17 @@ def check_key(key: bytes | None) -> None:
 
 def _seal(key: bytes, chain: str, sequence: int, previous: str | None, stored: bytes) -> str:
     return seal(key, chain.encode(), str(sequence).encode(), (previous or "").encode(), stored)
+
+
+def _again(stored: bytes, place: str) -> dict[str, Any]:
+    """Read back what was just encoded: a new object, and never an entry that will not decode.
+
+    Some floats do not: from 2**53 they are written as integers that I-JSON does not have.
+    """
+    try:
+        return _parse(stored, place)
+    except MalformedError as error:
+        raise InvalidInputError(place, error.expected, error.got) from error
 
 
 def _whole(value: object) -> bool:

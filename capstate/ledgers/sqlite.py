@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _PAGE = 500  # rows read at once: no read holds the connection for long
-_LAST_ROWID = 2**63 - 1
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _ALL_CHAINS = """
 WITH RECURSIVE c(x) AS (SELECT min(chain) FROM entries
     UNION ALL SELECT (SELECT min(chain) FROM entries WHERE chain > x) FROM c WHERE x IS NOT NULL)
@@ -118,9 +118,10 @@ class SQLiteLedger:
             "SELECT sequence, stored, digest, seal FROM entries"
             " WHERE chain = ? AND sequence >= ? ORDER BY sequence LIMIT ?"
         )
+        start = min(start, _HIGHEST) if start > 0 else _LOWEST  # a row moved below 0 must not be out of sight
         while True:
             with self._read() as db:
-                page = db.execute(query, (chain, min(max(start, 0), _LAST_ROWID), _PAGE)).fetchall()
+                page = db.execute(query, (chain, start, _PAGE)).fetchall()
             yield from map(_row, page)
             if len(page) < _PAGE or type(page[-1][0]) is not int:  # a sequence that is no number: a forger's, and last
                 return

@@ -8,7 +8,7 @@ same value object again, so that later comparisons are by identity.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from attrs import define, field, frozen
 
@@ -31,6 +31,9 @@ class Rules:
 GrantSource = Callable[[str], "Iterable[Grant | str] | Rules"]
 CeilingSource = Callable[[str], "Iterable[Grant | str] | Rules | Effect | str | None"]
 CatalogSource = Callable[[], Iterable[Group]]
+
+
+_Read = TypeVar("_Read", Source, Ceiling)
 
 
 @define
@@ -65,37 +68,39 @@ class Sources:
     def read_grants(self, holder: str, seen: Mapping[str, int | None], retired: set[str]) -> tuple[Source, ...]:
         """Return every grant source for ``holder``, now. ``seen`` is what the ledger names, with revisions."""
         named = {name for name in seen if not name.startswith("ceiling ") and name not in retired}
-        found = [self._read("grant", name, holder, seen.get(name)) for name in self.grants]
         missing = [Source(name, state=SourceState.MISSING) for name in named - self.grants.keys()]
-        return (*found, *missing)  # type: ignore[return-value]  # _read gives the kind that it is asked for
+        return (*(self._read(Source, name, f, holder, seen.get(name)) for name, f in self.grants.items()), *missing)
 
     def read_ceilings(self, holder: str, seen: Mapping[str, int | None], retired: set[str]) -> tuple[Ceiling, ...]:
         """Return every ceiling for ``holder``, now."""
         named = {name[8:] for name in seen if name.startswith("ceiling ") and name[8:] not in retired}
-        found = [self._read("ceiling", name, holder, seen.get(f"ceiling {name}")) for name in self.ceilings]
         missing = [Ceiling(name, state=SourceState.MISSING) for name in named - self.ceilings.keys()]
-        return (*found, *missing)  # type: ignore[return-value]  # as above
+        found = (self._read(Ceiling, n, f, holder, seen.get(f"ceiling {n}")) for n, f in self.ceilings.items())
+        return (*found, *missing)
 
-    def _read(self, kind: str, name: str, holder: str, seen: int | None) -> Source | Ceiling:
-        last = self._last.get((kind, name, holder))
-        make: Any = Source if kind == "grant" else Ceiling
+    def _read(
+        self, make: type[_Read], name: str, function: Callable[[str], Any], holder: str, seen: int | None
+    ) -> _Read:
+        key = (make.__name__, name, holder)
+        last = self._last.get(key)
         try:
-            value: Any = (self.grants if kind == "grant" else self.ceilings)[name](holder)
+            value = function(holder)
             raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
             if isinstance(raw, Iterable) and not isinstance(raw, (str, bytes, tuple, list)):
                 raw = tuple(raw)
-            if last is not None and last[1] == revision and last[0] == raw and revision == seen:
-                return last[2]
+            fresh = seen is None or (revision is not None and revision >= seen)
+            if last is not None and fresh and last[1] == revision and last[0] == raw:
+                return cast("_Read", last[2])
             highest = max((r for r in (seen, last[1] if last is not None else None) if r is not None), default=None)
             if highest is not None and (revision is None or revision < highest):
-                return make(name, state=SourceState.STALE, revision=revision)  # type: ignore[no-any-return]
-            if kind == "ceiling" and (raw is None or isinstance(raw, str)):
-                read = Ceiling(name, effect=Effect(raw) if raw is not None else None, revision=revision)
+                return make(name, state=SourceState.STALE, revision=revision)
+            if make is Ceiling and (raw is None or isinstance(raw, str)):
+                read = cast("_Read", Ceiling(name, effect=Effect(raw) if raw is not None else None, revision=revision))
             else:
-                read = make(name, rules_of(raw, f"{kind} source {name!r}"), revision=revision)
+                read = make(name, rules_of(raw, f"source {name!r}"), revision=revision)
         except Exception:  # noqa: BLE001 - whatever a source raises, it is nothing
-            return make(name, state=SourceState.ERROR)  # type: ignore[no-any-return]
+            return make(name, state=SourceState.ERROR)
         if last is not None and last[2] == read:
-            read = last[2]
-        self._last[kind, name, holder] = (list(raw) if isinstance(raw, list) else raw, revision, read)
+            read = cast("_Read", last[2])
+        self._last[key] = (list(raw) if isinstance(raw, list) else raw, revision, read)
         return read

@@ -1,0 +1,172 @@
+"""OpenAI's two APIs, read: tools, load points and withdrawals on the wire.
+
+A function in a namespace is callable as ``NAMESPACE.NAME``: the dot is legal in no tool name, so it cannot be taken
+for a tool at the top. Tools that the provider runs are callable under their type (``web_search``, ``tool_search``);
+of a connected server the whole is callable as ``mcp:LABEL``. History that the provider keeps
+(``previous_response_id``, ``conversation``, ``prompt``) may hold further tools; it is counted as unknown.
+Neither API has a typed removal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from capstate.providers._replay import LoadPoint, Replay, described
+from capstate.providers._shape import listing, mapping, name, natives, prose, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from capstate.projection import OnWire
+
+RESPONSES = frozenset({"openai-responses", "openai-codex-responses"})
+CHAT = frozenset({"openai-completions"})
+
+_ITEMS = frozenset(
+    """message reasoning function_call function_call_output custom_tool_call custom_tool_call_output tool_search_call
+    tool_search_output additional_tools compaction compaction_trigger configuration_update item_reference
+    web_search_call file_search_call computer_call computer_call_output code_interpreter_call image_generation_call
+    local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output
+    mcp_call mcp_list_tools mcp_approval_request mcp_approval_response""".split()  # noqa: SIM905 - words, not a wall of quotes
+)
+_HOSTED = frozenset(
+    """web_search web_search_preview file_search code_interpreter computer computer_use_preview image_generation
+    local_shell shell apply_patch tool_search""".split()  # noqa: SIM905 - words, not a wall of quotes
+)
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+
+
+def responses(body: Mapping[str, Any]) -> OnWire:
+    """Return what a Responses ``body`` makes callable. Raises MalformedError if it is none."""
+    body = mapping(body, "body")
+    seen = Replay()
+    _offered(seen, body)
+    for key in ("previous_response_id", "conversation", "prompt"):
+        if body.get(key) is not None:
+            seen.unknown[key] += 1
+    if not isinstance(body.get("input"), str):
+        _items(seen, body.get("input"))
+    return seen.result()
+
+
+def chat(body: Mapping[str, Any]) -> OnWire:
+    """Return what a Chat Completions ``body`` makes callable. Raises MalformedError if it is none."""
+    body = mapping(body, "body")
+    seen = Replay()
+    _offered(seen, body)
+    for i, tool in enumerate(listing(body.get("functions"), "functions")):
+        place = f"functions[{i}]"
+        found = mapping(tool, place)
+        seen.offer(name(found.get("name"), f"{place}.name"), _function(found), deferred=False)
+    if body.get("web_search_options") is not None:
+        seen.unknown["web_search_options"] += 1
+    _messages(seen, body.get("messages"))
+    return seen.result()
+
+
+def responses_marks(history: object) -> tuple[LoadPoint, ...]:
+    """Return the load points of Responses items. Raises MalformedError if they are none."""
+    seen = Replay()
+    _items(seen, history)
+    return tuple(seen.points)
+
+
+def chat_marks(history: object) -> tuple[LoadPoint, ...]:
+    """Return the load points of Chat messages. Raises MalformedError if they are none."""
+    seen = Replay()
+    _messages(seen, history)
+    return tuple(seen.points)
+
+
+def tools_of(seen: Replay, tool: object, place: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Yield wire name, definition, and whether it is deferred, of all that one entry of ``tools`` makes callable."""
+    tool = mapping(tool, place)
+    form = text(tool.get("type"), f"{place}.type")
+    if form == "namespace":
+        space = name(tool.get("name"), f"{place}.name")
+        for i, member in enumerate(listing(tool.get("tools"), f"{place}.tools")):
+            for found, definition, deferred in _plain(seen, member, f"{place}.tools[{i}]"):
+                yield f"{space}.{found}", definition, deferred
+    else:
+        yield from _plain(seen, tool, place)
+
+
+def _plain(seen: Replay, tool: object, place: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    tool = mapping(tool, place)
+    form = text(tool.get("type"), f"{place}.type")
+    deferred = tool.get("defer_loading") is True
+    inner = tool.get(form)
+    if form in ("function", "custom") and isinstance(inner, dict):
+        yield name(inner.get("name"), f"{place}.{form}.name"), _function(inner, form), deferred
+    elif form in ("function", "custom"):
+        yield name(tool.get("name"), f"{place}.name"), _function(tool, form), deferred
+    elif form == "mcp":
+        yield f"mcp:{name(tool.get('server_label'), f'{place}.server_label')}", {"type": form}, deferred
+    else:
+        if form not in _HOSTED:
+            seen.unknown[form] += 1
+        own = tool.get("name")
+        yield own if isinstance(own, str) and own else name(form, f"{place}.type"), {"type": form}, deferred
+
+
+def _function(tool: Mapping[str, Any], form: str = "function") -> dict[str, Any]:
+    more = {} if form == "function" else {"type": form}
+    return described(tool.get("description"), tool.get("parameters", tool.get("format")), **more)
+
+
+def _offered(seen: Replay, body: Mapping[str, Any]) -> None:
+    for i, tool in enumerate(listing(body.get("tools"), "tools")):
+        for found, definition, deferred in tools_of(seen, tool, f"tools[{i}]"):
+            seen.offer(found, definition, deferred=deferred)
+
+
+def _carried(seen: Replay, item: Mapping[str, Any], here: str, place: str) -> list[str]:
+    names = []
+    for n, tool in enumerate(listing(item.get("tools"), f"{here}.tools")):
+        for found, definition, _ in tools_of(seen, tool, f"{here}.tools[{n}]"):
+            seen.add(found, definition, place)
+            names.append(found)
+    return names
+
+
+def _items(seen: Replay, items: object) -> None:
+    answered: str | None = None  # the call whose result, or further load point, stands directly before
+    for i, item in natives(items, RESPONSES, "input"):
+        here = f"input[{i}]"
+        form = item.get("type")
+        if form is None:
+            form = "message"
+        if text(form, f"{here}.type") not in _ITEMS:
+            seen.unknown[form] += 1
+        if form in _RESULTS:
+            answered = text(item.get("call_id"), f"{here}.call_id")
+        elif form in ("tool_search_output", "additional_tools"):
+            own = item.get("call_id")
+            place = text(own, f"{here}.call_id") if own is not None else f"index {i}"
+            seen.point(i, form, _carried(seen, item, here, place), answered, place)
+        elif form != "tool_search_call":
+            answered = None
+        if form == "message":
+            role = text(item.get("role"), f"{here}.role")
+            if role not in _ROLES:
+                seen.unknown[f"role {role}"] += 1
+            if role in ("system", "developer"):
+                seen.hear(prose(item.get("content"), f"{here}.content"))
+
+
+def _messages(seen: Replay, messages: object) -> None:
+    answered: str | None = None
+    for i, message in natives(messages, CHAT, "messages"):
+        here = f"messages[{i}]"
+        role = text(message.get("role"), f"{here}.role")
+        if role not in _ROLES:
+            seen.unknown[f"role {role}"] += 1
+        if role == "tool":
+            answered = text(message.get("tool_call_id"), f"{here}.tool_call_id")
+        elif message.get("tools") is not None:
+            seen.point(i, "system_tools", _carried(seen, message, here, f"index {i}"), answered, f"index {i}")
+        else:
+            answered = None
+        if role in ("system", "developer"):
+            seen.hear(prose(message.get("content"), f"{here}.content"))
