@@ -169,7 +169,6 @@ def project(
     retained: tuple[int, ...],
     profile: Profile,
     opaque: tuple[tuple[str, str], ...] = (),
-    *,
     previous: Projection | None = None,
 ) -> Projection:
     """Return where ``profile`` shows each callable tool (``docs/spec/surface.md`` section 5).

@@ -18,9 +18,22 @@ from capstate.authority import Authority, Decision, Effect, GroupAuthority
 from capstate.capabilities import Catalog, Definition, Group, NameRule
 from capstate.digest import Domain, encode, fingerprint
 from capstate.errors import Reason
-from capstate.loads import Event, Load, LoadKind, by_group, fold
+from capstate.loads import Event, Load, LoadKind, by_group, counting, fold
 
-__all__ = ["Load", "LoadKind", "Row", "Surface", "View", "Withheld", "derive"]
+__all__ = [
+    "Event",
+    "Inputs",
+    "Load",
+    "LoadKind",
+    "Row",
+    "Surface",
+    "View",
+    "Withheld",
+    "by_group",
+    "counting",
+    "derive",
+    "fold",
+]
 
 
 @frozen(eq=False)
@@ -28,7 +41,8 @@ class Row:
     """One tool of the catalog: callable, or withheld for ``reason``.
 
     Attributes:
-        effect: what authority says of it, also while something else is in the way; None if it is not authorised.
+        effect: what authority says of it, also while something else is in the way; None if it is not authorised, or
+            if there is no one definition with a name to ask about.
         wire: its wire name; None if it has none.
         loaded: somebody wished for it on this path and nobody took that back.
         mark: the load that marks it, if it is callable and marked.
@@ -124,13 +138,12 @@ class Surface:
         return hash(self.fingerprint)
 
 
-def derive(
+def derive(  # noqa: PLR0917 - the facts, each of another kind
     catalog: Catalog,
     loads: tuple[Load, ...],
     path: tuple[str, ...] | None,
     authority: Authority,
     names: NameRule,
-    *,
     previous: Surface | None = None,
 ) -> Surface:
     """Return the surface that follows from these facts; ``previous`` saves work and changes nothing."""
@@ -189,7 +202,8 @@ def _row(definition: Definition, inputs: Inputs) -> Row:
     decision = inputs.over.decide(definition)
     reason, decided_by = _withheld(definition, inputs, wire, decision, loaded=loaded)
     if reason is not None:
-        return Row(definition, reason, decision.effect, decided_by, wire, loaded)
+        known = reason not in (Reason.NAME_CONFLICT, Reason.NAME_UNREPRESENTABLE)
+        return Row(definition, reason, decision.effect if known else None, decided_by, wire, loaded)
     return Row(definition, None, decision.effect, decision.decided_by, wire, loaded, mark)
 
 
