@@ -53,11 +53,11 @@ def test_an_honest_chain_is_intact() -> None:
 
 
 def test_every_flipped_byte_is_found() -> None:
-    """One bit, or all bits, of any byte of any row's bytes or digest: broken, at that row, without key or head."""
+    """One bit, or all bits, of any byte of any row: broken, at that row, without key or head; also of its digest."""
     flips = 0
     for number, row in enumerate(GOOD):
         for at in range(len(row.stored)):
-            for mask in (0x01, 0x20, 0xFF):
+            for mask in (0x01, 0xFF):
                 stored = bytearray(row.stored)
                 stored[at] ^= mask
                 verdict = verify(Rows([*GOOD[:number], evolve(row, stored=bytes(stored)), *GOOD[number + 1 :]]), "s")
@@ -66,7 +66,7 @@ def test_every_flipped_byte_is_found() -> None:
         for at in range(len(row.digest)):
             digest = row.digest[:at] + chr(ord(row.digest[at]) ^ 1) + row.digest[at + 1 :]
             assert Outcome.BROKEN == audit([*GOOD[:number], evolve(row, digest=digest), *GOOD[number + 1 :]])
-    assert flips > 10_000
+    assert flips == 2 * sum(len(row.stored) for row in GOOD)
 
 
 def test_every_flipped_byte_of_a_seal_is_found_with_the_key() -> None:
