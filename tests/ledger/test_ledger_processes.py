@@ -63,12 +63,14 @@ def posts():
     return "done"
 
 def fork():
-    # a child that outlives its parent, as a tool server does
+    # a child that outlives its parent, as a tool server does; it writes to the pipe once it runs
+    ready, running = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.stdin.close(); os.close(1); os.open(os.devnull, os.O_WRONLY)
+        os.close(0); os.close(1); os.write(running, b".")
         import time; time.sleep(600)
         os._exit(0)
+    os.read(ready, 1)
     return child
 
 for line in sys.stdin:
@@ -134,7 +136,7 @@ def actor(path: Path) -> Iterator[Callable[[], Actor]]:
 
 
 def test_two_processes_race_for_one_chain(actor: Callable[[], Actor]) -> None:
-    """At the first start on a new file and in each later round, exactly one of two gets the lock, with the next token."""
+    """From the first start on a new file on, exactly one of two gets the lock in each round, with the next token."""
     pair = (actor(), actor())
     for number in range(1, 21):
         for each in pair:
