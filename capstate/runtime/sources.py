@@ -7,6 +7,7 @@ same value object again, so that later comparisons are by identity.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -32,8 +33,9 @@ GrantSource = Callable[[str], "Iterable[Grant | str] | Rules"]
 CeilingSource = Callable[[str], "Iterable[Grant | str] | Rules | Effect | str | None"]
 CatalogSource = Callable[[], Iterable[Group]]
 
-
 _Read = TypeVar("_Read", Source, Ceiling)
+_NOTHING = "none"
+"""What a ceiling may return for: no tool at all."""
 
 
 @define
@@ -43,7 +45,7 @@ class Sources:
     catalog: CatalogSource
     grants: Mapping[str, GrantSource]
     ceilings: Mapping[str, CeilingSource]
-    _last: dict[tuple[str, str, str], tuple[Any, int | None, Source | Ceiling]] = field(factory=dict)
+    _last: dict[tuple[type, str, str], tuple[Any, int | None, Source | Ceiling]] = field(factory=dict)
     _groups: tuple[list[Group], Catalog] | None = None
 
     def read_catalog(self) -> Catalog:
@@ -53,54 +55,90 @@ class Sources:
             CatalogUnavailableError: the host's function raised, or returned something else than groups.
         """
         try:
-            groups = list(self.catalog())
+            groups = list(_awaited_nowhere(self.catalog()))
+            if self._groups is not None and self._groups[0] == groups:
+                return self._groups[1]
+            catalog = Catalog.of(groups)
         except Exception as error:
             raise CatalogUnavailableError(f"the catalog cannot be read: {type(error).__name__}: {error}") from error
-        if self._groups is not None and self._groups[0] == groups:
-            return self._groups[1]
-        try:
-            catalog = Catalog.of(groups)
-        except InvalidInputError as error:
-            raise CatalogUnavailableError(str(error)) from error
         self._groups = (groups, catalog)
         return catalog
 
-    def read_grants(self, holder: str, seen: Mapping[str, int | None], retired: set[str]) -> tuple[Source, ...]:
+    def read_grants(self, holder: str, seen: Mapping[str, int | None]) -> list[Source]:
         """Return every grant source for ``holder``, now. ``seen`` is what the ledger names, with revisions."""
-        named = {name for name in seen if not name.startswith("ceiling ") and name not in retired}
-        missing = [Source(name, state=SourceState.MISSING) for name in named - self.grants.keys()]
-        return (*(self._read(Source, name, f, holder, seen.get(name)) for name, f in self.grants.items()), *missing)
+        return [self._read(Source, name, f, holder, seen.get(name)) for name, f in self.grants.items()]
 
-    def read_ceilings(self, holder: str, seen: Mapping[str, int | None], retired: set[str]) -> tuple[Ceiling, ...]:
+    def read_ceilings(self, holder: str, seen: Mapping[str, int | None]) -> list[Ceiling]:
         """Return every ceiling for ``holder``, now."""
-        named = {name[8:] for name in seen if name.startswith("ceiling ") and name[8:] not in retired}
-        missing = [Ceiling(name, state=SourceState.MISSING) for name in named - self.ceilings.keys()]
-        found = (self._read(Ceiling, n, f, holder, seen.get(f"ceiling {n}")) for n, f in self.ceilings.items())
-        return (*found, *missing)
+        return [self._read(Ceiling, name, f, holder, seen.get("ceiling " + name)) for name, f in self.ceilings.items()]
+
+    def missing(self, seen: Iterable[str], retired: set[str]) -> tuple[list[Source], list[Ceiling]]:
+        """Return what the ledger names, nobody retired, and this process lacks."""
+        sources: list[Source] = []
+        ceilings: list[Ceiling] = []
+        for name in seen:
+            kind, _, rest = name.partition(" ")
+            if name in retired:
+                continue
+            if kind == "ceiling" and rest:
+                if rest not in self.ceilings:
+                    ceilings.append(Ceiling(rest, state=SourceState.MISSING))
+            elif name not in self.grants:
+                sources.append(Source(name, state=SourceState.MISSING))
+        return sources, ceilings
 
     def _read(
         self, make: type[_Read], name: str, function: Callable[[str], Any], holder: str, seen: int | None
     ) -> _Read:
-        key = (make.__name__, name, holder)
-        last = self._last.get(key)
         try:
-            value = function(holder)
+            value = _awaited_nowhere(function(holder))
             raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
-            if isinstance(raw, Iterable) and not isinstance(raw, (str, bytes, tuple, list)):
-                raw = tuple(raw)
-            fresh = seen is None or (revision is not None and revision >= seen)
-            if last is not None and fresh and last[1] == revision and last[0] == raw:
+            if type(raw) is not list and not isinstance(raw, (str, bytes, Mapping)) and isinstance(raw, Iterable):
+                # A generator is used up by one look, and a class of the host's may say something else at the next.
+                raw = sorted(raw, key=_order) if isinstance(raw, (set, frozenset)) else list(raw)
+            last = self._last.get((make, name, holder))
+            if (
+                last is not None
+                and last[1] == revision
+                and last[0] == raw
+                and (seen is None or (revision is not None and revision >= seen))
+            ):
                 return cast("_Read", last[2])
-            highest = max((r for r in (seen, last[1] if last is not None else None) if r is not None), default=None)
-            if highest is not None and (revision is None or revision < highest):
+            _check_revision(name, revision)
+            highest = max(-1 if seen is None else seen, -1 if last is None or last[1] is None else last[1])
+            if highest > (-1 if revision is None else revision):
                 return make(name, state=SourceState.STALE, revision=revision)
-            if make is Ceiling and (raw is None or isinstance(raw, str)):
-                read = cast("_Read", Ceiling(name, effect=Effect(raw) if raw is not None else None, revision=revision))
-            else:
-                read = make(name, rules_of(raw, f"source {name!r}"), revision=revision)
+            read = _made(make, name, raw, revision)
         except Exception:  # noqa: BLE001 - whatever a source raises, it is nothing
             return make(name, state=SourceState.ERROR)
         if last is not None and last[2] == read:
-            read = cast("_Read", last[2])
-        self._last[key] = (list(raw) if isinstance(raw, list) else raw, revision, read)
-        return read
+            read = last[2]
+        self._last[make, name, holder] = (list(raw) if type(raw) is list else raw, revision, read)
+        return cast("_Read", read)
+
+
+def _made(make: type[Source | Ceiling], name: str, raw: object, revision: int | None) -> Source | Ceiling:
+    if make is Ceiling and (raw is None or isinstance(raw, str)):
+        return Ceiling(name, effect=Effect(raw) if raw is not None and raw != _NOTHING else None, revision=revision)
+    return make(name, rules_of(raw, f"source {name!r}"), revision=revision)
+
+
+def _order(rule: Grant | str) -> tuple[str, str]:
+    return (rule.on, rule.id) if isinstance(rule, Grant) else (str(rule), "")
+
+
+def _check_revision(name: str, revision: object) -> None:
+    if revision is not None and (type(revision) is not int or revision < 0):
+        raise InvalidInputError(f"revision of {name!r}", "a whole number from 0", revision)
+
+
+def _awaited_nowhere(value: Any) -> Any:  # noqa: ANN401 - whatever a function of the host returns
+    """Return ``value``, unless a function of the host is asynchronous: the guard could not wait for it.
+
+    Raises:
+        TypeError: it is.
+    """
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("an asynchronous function")
+    return value
