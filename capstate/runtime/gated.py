@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from capstate.authority import Limits
 from capstate.errors import InvalidInputError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import PoolChange, Record
@@ -85,7 +83,7 @@ class Gated(Owned):
         if verdict.approval is not None and self.holder != self.id:
             holder = live.folds.get(self.holder)
             if holder is not None and outlived(verdict.approval, holder):
-                return evolve(verdict, reason=Reason.NEEDS_APPROVAL, approval=None)
+                return verdict._replace(reason=Reason.NEEDS_APPROVAL, approval=None)
         return verdict
 
     def _start(self, call: Call, cost: int) -> Permit:
@@ -98,19 +96,13 @@ class Gated(Owned):
                 if limits is not None and verdict.reason in (None, Reason.NEEDS_APPROVAL):
                     usage, name = self._fits(limits, cost)
                     if name is not None:
-                        verdict = evolve(verdict, reason=Reason.LIMIT_EXCEEDED, decided_by=f"limit {name}")
+                        verdict = verdict._replace(reason=Reason.LIMIT_EXCEEDED, decided_by=f"limit {name}")
                 if verdict.reason is not None or verdict.row is None:
                     self._count(verdict)
                     raise refusal(call, verdict)
-                permit = Permit(
-                    call,
-                    verdict.row.definition,
-                    None,
-                    tuple(row.definition for row in verdict.reached),
-                    verdict.external,
-                    cost if usage is not None else None,
-                    self,
-                )
+                reached = tuple(row.definition for row in verdict.reached)
+                reserved = cost if usage is not None else None
+                permit = Permit(call, verdict.row.definition, None, reached, verdict.external, reserved, self)
                 if usage is None and verdict.approval is None and not permit.external:
                     return permit
                 try:
@@ -188,9 +180,12 @@ class Gated(Owned):
 
     def _limits(self) -> Limits | None:
         """Return the limits of the tree; none at all may be used where its root cannot be read."""
-        state = self._live.folds.get(self._root())
-        if state is None or state.opening is None or (state.chain != self.id and state.opening.kind != "session"):
-            return _NO_ROOT
+        state = self._live.state
+        if state.opening is not None and state.opening.root != self.id:
+            root = self._live.folds.get(state.opening.root)
+            if root is None or root.opening is None or root.opening.kind != "session":
+                return _NO_ROOT
+            state = root
         limits = state.limits
         return limits if limits is not None and limits != _UNLIMITED else None
 

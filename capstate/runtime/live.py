@@ -9,14 +9,14 @@ the ancestor's holder, and the ancestor's entries. Nothing is remembered that co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from attrs import define, evolve, field
 
 from capstate.authority import FIRST_SIGHT, Authority, Ceiling, Effect, Grant, Lifetime, Pool, Source, allow
 from capstate.errors import LedgerUnavailableError
 from capstate.ledger import DamageKind, Entry, Head, Ledger, load
-from capstate.runtime.facts import covers
+from capstate.runtime.facts import Opening, covers
 from capstate.runtime.sources import Sources
 from capstate.runtime.state import State
 from capstate.surface import Surface, derive
@@ -86,6 +86,15 @@ class Folds:
         self._states[chain] = (read.head or head, state)
 
 
+class _Made(NamedTuple):
+    """An authority, what it was made from, and how long that holds."""
+
+    inputs: tuple[Any, ...]
+    expires: int | None
+    until: tuple[int | None, frozenset[str]] | None
+    authority: Authority
+
+
 @define
 class Live:
     """The reading side of one session."""
@@ -100,16 +109,13 @@ class Live:
     """Jobs that ended although the ledger could not be told."""
     _latest: int = 0
     _nothing: Authority = field(factory=lambda: Authority(Pool(launch=False)))
-    _made: dict[str, tuple[tuple[Any, ...], int | None, Authority]] = field(factory=dict)
-    _missing: dict[str, tuple[int, list[Source], list[Ceiling]]] = field(factory=dict)
-    _pinned: dict[tuple[str, str], tuple[Source, int, Source]] = field(factory=dict)
+    _made: dict[str, _Made] = field(factory=dict)
     _looked: tuple[tuple[Any, ...], Surface] | None = None
 
     @property
     def state(self) -> State:
         """The session's own state."""
-        state = self.folds.get(self.chain)
-        return state if state is not None else State(self.chain)
+        return self.folds.get(self.chain) or State(self.chain)
 
     def now(self) -> int:
         """Milliseconds since the epoch; never behind the ledger, and never running back."""
@@ -126,7 +132,8 @@ class Live:
         self.folds.refresh()
         catalog = self.sources.read_catalog()
         authority = self.authority(self.chain)
-        inputs = (catalog, authority, self.state.loads, names, path)
+        state = self.folds.get(self.chain)
+        inputs = (catalog, authority, state.loads if state is not None else (), names, path)
         looked = self._looked
         if looked is not None and looked[0] == inputs:
             return catalog, authority, looked[1]
@@ -137,27 +144,25 @@ class Live:
     def authority(self, chain: str, below: tuple[str, ...] = ()) -> Authority:
         """Return the authority of ``chain``'s session now, with that of its ancestors."""
         state = self.folds.get(chain)
-        if state is None or state.opening is None:
+        opening = state.opening if state is not None else None
+        if state is None or opening is None:
             return self._nothing
-        opening = state.opening
         holder = state if opening.holder == chain else self.folds.get(opening.holder)
-        child = opening.parent is not None or opening.kind == "child"
-        sources, ceilings = self._read(chain, state, holder)
-        token = self.alive(chain)
-        parent = self._parent(opening.parent, (*below, chain)) if child else None
+        parent = None
+        if opening.parent is not None or opening.kind == "child":
+            parent = self._parent(opening.parent, (*below, chain))
+        read = self.sources.read(opening.holder, state.sources)
+        inputs = (read, state.version, holder.version if holder is not None else -1, parent)
         made = self._made.get(chain)
-        versions = (state.version, holder.version if holder is not None else -1, token, *self.over)
-        inputs = (sources, ceilings, versions, parent)
-        if made is not None and made[0] == inputs and (made[1] is None or made[1] > self.now()):
-            return made[2]
-        granted, until = self._granted(state, holder, token)
-        launch = opening.launch if child else None
-        pool = Pool(tuple(sources), granted, launch, launch=not child or launch is not None)
-        authority = Authority(pool, tuple(ceilings), parent)
-        if made is not None and made[2] == authority:
-            authority = made[2]
-        self._made[chain] = (inputs, until, authority)
-        return authority
+        if (
+            made is not None
+            and made.inputs == inputs
+            and (made.expires is None or made.expires > self.now())
+            and (made.until is None or made.until == self._until(chain))
+        ):
+            return made.authority
+        made = self._made[chain] = self._make(chain, state, holder, inputs, made)
+        return made.authority
 
     def line(self) -> Iterator[State]:
         """Give the states that authority rests on: of the session, its ancestors, their holders, and the root."""
@@ -182,8 +187,8 @@ class Live:
         if state.opening is None:
             return
         holder = self.folds.get(state.opening.holder)
-        for source in self.sources.read_grants(state.opening.holder, state.sources):
-            for rule in source.rules:
+        for source in self.sources.read(state.opening.holder, state.sources):
+            for rule in source.rules if isinstance(source, Source) else ():
                 key = (source.name, rule.id)
                 if rule.pin == FIRST_SIGHT and (holder is None or (key not in holder.pins and key not in holder.lost)):
                     yield *key, pin_of(rule.on, catalog)
@@ -194,62 +199,57 @@ class Live:
             return "missing"
         return "ended" if state.ended else self.authority(parent, below)
 
-    def _read(self, chain: str, state: State, holder: State | None) -> tuple[list[Source], list[Ceiling]]:
-        missing = self._missing.get(chain)
-        if missing is None or missing[0] != state.version:
-            missing = self._missing[chain] = (state.version, *self.sources.missing(state.sources, state.retired))
-        name = holder.chain if holder is not None else state.opening.holder if state.opening is not None else chain
-        read = self.sources.read_grants(name, state.sources)
-        sources = [self._resolve(source, holder, name) for source in (*read, *missing[1])]
-        ceilings = [*self.sources.read_ceilings(name, state.sources), *missing[2]]
+    def _until(self, chain: str) -> tuple[int | None, frozenset[str]]:
+        """Return what grants until a job ends live by: the token under which this process owns the chain."""
+        return self.alive(chain), frozenset(self.over)
+
+    def _make(
+        self, chain: str, state: State, holder: State | None, inputs: tuple[Any, ...], last: _Made | None
+    ) -> _Made:
+        read, _, _, parent = inputs
+        opening = state.opening or Opening("child")
+        named = [*read, *self.sources.missing(state.sources, state.retired)]
+        sources = tuple(_resolved(s, holder) for s in named if isinstance(s, Source))
+        ceilings = [c for c in named if isinstance(c, Ceiling)]
         cut = state.restrictions if holder is None or holder is state else (*state.restrictions, *holder.restrictions)
         if cut:
             # Asks that may not add are a ceiling: everything, but these only if asked.
             ceilings.append(Ceiling("restrictions", (allow("*"), *cut)))
         if state.ended:
             ceilings.append(Ceiling("ended"))
-        return sources, ceilings
-
-    def _resolve(self, source: Source, holder: State | None, name: str) -> Source:
-        """Return ``source`` with the pins that were taken at first sight; one not taken covers nothing."""
-        version = holder.version if holder is not None else -1
-        known = self._pinned.get((source.name, name))
-        if known is not None and known[0] is source and known[1] == version:
-            return known[2]
-        resolved = source
-        if any(rule.pin == FIRST_SIGHT for rule in source.rules):
-            pins = holder.pins if holder is not None else {}
-            rules = tuple(
-                evolve(rule, pin=pins.get((source.name, rule.id), frozenset())) if rule.pin == FIRST_SIGHT else rule
-                for rule in source.rules
-            )
-            resolved = evolve(source, rules=rules)
-        if known is not None and known[2] == resolved:
-            resolved = known[2]
-        self._pinned[source.name, name] = (source, version, resolved)
-        return resolved
-
-    def _granted(self, state: State, holder: State | None, token: int | None) -> tuple[tuple[Grant, ...], int | None]:
-        """Return the grants in the ledger that live now, and until when that stays so.
-
-        The chain's own, and its holder's persistent ones. One until a job ends lives under its writer's token alone.
-        """
         grants = list(state.grants.values())
         if holder is not None and holder is not state:
             grants += [g for g in holder.grants.values() if g.lifetime is Lifetime.PERSISTENT]
         expiring = [g.expires for g in grants if g.expires is not None]
         now = self.now() if expiring else 0
-        live = tuple(
-            g
-            for g in grants
-            if (g.expires is None or g.expires > now)
-            and (
-                g.lifetime is not Lifetime.UNTIL
-                or g.effect is not Effect.ALLOW
-                or (token is not None and g.token == token and g.until not in self.over)
-            )
-        )
-        return live, min((e for e in expiring if e > now), default=None)
+        until = self._until(chain) if any(g.lifetime is Lifetime.UNTIL for g in grants) else None
+        live = tuple(g for g in grants if (g.expires is None or g.expires > now) and _lives(g, until))
+        launch = opening.launch if parent is not None else None
+        pool = Pool(sources, live, launch, launch=parent is None or launch is not None)
+        authority = Authority(pool, tuple(ceilings), parent)
+        if last is not None and last.authority == authority:
+            authority = last.authority
+        return _Made(inputs, min((e for e in expiring if e > now), default=None), until, authority)
+
+
+def _lives(grant: Grant, until: tuple[int | None, frozenset[str]] | None) -> bool:
+    """Whether a grant until a job ends still lives: under its writer's token alone, which this process must hold."""
+    if grant.lifetime is not Lifetime.UNTIL or grant.effect is not Effect.ALLOW or until is None:
+        return True
+    token, over = until
+    return token is not None and grant.token == token and grant.until not in over
+
+
+def _resolved(source: Source, holder: State | None) -> Source:
+    """Return ``source`` with the pins that were taken at first sight; one not taken covers nothing."""
+    if not any(rule.pin == FIRST_SIGHT for rule in source.rules):
+        return source
+    pins = holder.pins if holder is not None else {}
+    rules = tuple(
+        evolve(rule, pin=pins.get((source.name, rule.id), frozenset())) if rule.pin == FIRST_SIGHT else rule
+        for rule in source.rules
+    )
+    return evolve(source, rules=rules)
 
 
 def pin_of(selector: str, catalog: Catalog) -> list[list[str]]:

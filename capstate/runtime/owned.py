@@ -69,9 +69,11 @@ class Owned:
 
     def _line(self, path: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Return the entries of ``path`` that a load names: what the surface can depend on."""
+        if path is None:
+            return None
         loads = self._live.state.loads
-        if path is None or (self._lines[0] is loads and self._lines[1] is path):
-            return None if path is None else self._lines[2]
+        if self._lines[0] is loads and self._lines[1] is path:
+            return self._lines[2]
         named = {load.at for load in loads if load.at is not None}
         line = tuple(entry for entry in path if entry in named)
         self._lines = (loads, path, line)

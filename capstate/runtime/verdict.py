@@ -6,9 +6,9 @@ Limits are judged by the session, between these reasons (see :class:`~capstate.e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from capstate.authority import Effect
 from capstate.capabilities import ToolEffect
@@ -43,7 +43,8 @@ class Names:
         """
         if not isinstance(name, str):
             return None
-        wired, known = self.surface.wires.get(name), self.surface.row(name)
+        wired = self.surface.wires.get(name)
+        known = self.surface.row(name) if "/" in name else None
         if wired is None:
             return known if known is not None else self._by_wire().get(name)
         if known is None or known is wired:
@@ -65,15 +66,12 @@ class Names:
         return self._withheld[0]
 
 
-@frozen
-class Verdict:
+class Verdict(NamedTuple):
     """What the guard would say of a call now; ``reason`` is None if it may start.
 
-    Attributes:
-        row: the tool that the call names, if the catalog has it.
-        reached: the further tools that it would reach.
-        approval: the one that it would use up.
-        repeats: an equal unsettled operation that this call would repeat, idempotently.
+    ``row`` is the tool that the call names, if the catalog has it; ``reached`` are the further tools that it would
+    reach; ``approval`` is the one that it would use up; ``repeats`` is an equal unsettled operation that this call
+    would repeat, idempotently.
     """
 
     reason: Reason | None
@@ -93,6 +91,8 @@ class Verdict:
     @property
     def external(self) -> bool:
         """Whether the call may have an outside effect."""
+        if not self.reached and self.row is not None:
+            return self.row.definition.tool.effect is ToolEffect.EXTERNAL
         return any(row.definition.tool.effect is ToolEffect.EXTERNAL for row in self.runs)
 
 
@@ -124,26 +124,28 @@ def _external(
     verdict: Verdict, call: Call, state: State, hole: str, elsewhere: Callable[[], list[Operation]]
 ) -> Verdict:
     if hole:
-        return evolve(verdict, reason=Reason.SESSION_READ_ONLY, decided_by=f"damage of {hole}")
+        return verdict._replace(reason=Reason.SESSION_READ_ONLY, decided_by=f"damage of {hole}")
     repeats = _equal([*state.open.values(), *elsewhere()], verdict.runs[0].definition.qualified, call)
     if repeats is None:
         return verdict
     idempotent = all(row.definition.tool.idempotent for row in verdict.runs if row.definition.tool.effect != "read")
     if not idempotent or repeats.session != state.chain:
-        return evolve(verdict, reason=Reason.OUTCOME_UNKNOWN, decided_by=f"operation {repeats.id}")
-    return evolve(verdict, repeats=repeats)
+        return verdict._replace(reason=Reason.OUTCOME_UNKNOWN, decided_by=f"operation {repeats.id}")
+    return verdict._replace(repeats=repeats)
 
 
 def _asked(verdict: Verdict, call: Call, state: State) -> Verdict:
+    if not state.rejected and not verdict.reached and verdict.row is not None and verdict.row.effect is Effect.ALLOW:
+        return verdict
     rejection = state.rejected.get((call.id, call.occurrence))
     if rejection is not None and _matches(rejection, verdict, call):
-        return evolve(verdict, reason=Reason.NOT_AUTHORISED, decided_by=f"rejected by {rejection.by}")
+        return verdict._replace(reason=Reason.NOT_AUTHORISED, decided_by=f"rejected by {rejection.by}")
     asks = next((row for row in verdict.runs if row.effect is Effect.ASK), None)
     if asks is None:
         return verdict
     approval = next((a for a in state.approvals if _matches(a, verdict, call)), None)
     reason = Reason.NEEDS_APPROVAL if approval is None else None
-    return evolve(verdict, reason=reason, decided_by=asks.decided_by, approval=approval)
+    return verdict._replace(reason=reason, decided_by=asks.decided_by, approval=approval)
 
 
 def approval_of(call: Call, verdict: Verdict, by: str, seen: int) -> Approval | None:
