@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from capstate.ledgers.memory import MemoryLedger
-
 from tests.scenarios.worker import Worker, failure
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,6 @@ from capstate.authority import Grant, Limits
 from capstate.errors import CapstateError, NeedsApproval, Refused
 from capstate.ledger import Ledger, load, verify
 from capstate.runtime import Gate, Permit, Runtime, Session
-
 from tests.scenarios import forms
 
 
@@ -47,9 +46,7 @@ class Worker:
 
     # ---- sessions
 
-    def do_open(
-        self, session: str, limits: Mapping[str, Any] | None = None, holder: str | None = None
-    ) -> list[str]:
+    def do_open(self, session: str, limits: Mapping[str, Any] | None = None, holder: str | None = None) -> list[str]:
         given = Limits(**limits) if limits is not None else None
         self._sessions[session] = self.runtime.session(session, limits=given, holder=holder)
         return self._remember(session)
@@ -117,7 +114,7 @@ class Worker:
         self.runtime.revoke(chain, id, by="ann")
 
     def do_job(self, session: str, name: str, on: list[str]) -> None:
-        stack = self._jobs[f"{session} {name}"] = ExitStack()
+        stack = self._jobs.setdefault(f"{session} {name}", ExitStack())
         stack.enter_context(self._sessions[session].job(name, grants=on))
 
     def do_end_job(self, session: str, name: str) -> None:
