@@ -66,6 +66,10 @@ class Story:
         self.world: dict[str, Any] = {"groups": [], "resources": {}}
         self.pool: list[dict[str, Any]] = []
         """Live grants of the case, each with where it is."""
+        self.copies = {e["to"] for e in case["when"] if e["op"] == "fork"}
+        self.coming = self.copies | {e["child"] for e in case["when"] if e["op"] == "spawn"}
+        self.waiting: list[dict[str, Any]] = []
+        """Grants to sessions that do not exist yet."""
         self.operations: dict[str, tuple[str, dict[str, Any], str | None]] = {}
         """By the case's id: session, call, and the product's id."""
         self.begun: dict[tuple[str, str, int], str | None] = {}
@@ -361,12 +365,15 @@ class Story:
 
     def _place(self, grant: Mapping[str, Any]) -> str:
         """Return where a grant belongs: in the file only what is there for good."""
-        lasting = grant.get("lifetime", "persistent") == "persistent" and grant["holder"] not in self.origins
+        lasting = grant.get("lifetime", "persistent") == "persistent" and grant["holder"] not in self.copies
         return "config" if lasting and grant.get("scope", "config") == "config" else "ledger"
 
     def _add_grants(self, grants: Iterable[Mapping[str, Any]]) -> None:
         for grant in grants:
             body = {"lifetime": "persistent", **grant, "case": dict(grant), "place": self._place(grant)}
+            if body["place"] == "ledger" and grant["holder"] in self.coming - {*self.known}:
+                self.waiting.append(body)  # a child or fork that does not exist yet
+                continue
             if body["place"] == "ledger":
                 body["ledger id"] = self._give(body)
             self.pool.append(body)
@@ -381,7 +388,7 @@ class Story:
             return ""
         told: str = self._with(
             holder, "grant", on=grant["on"], effect=grant["effect"], pin=bool(grant.get("pin")),
-            lifetime="session" if holder in self.origins else lifetime, id=grant.get("id", ""),
+            lifetime="session" if holder in self.copies else lifetime, id=grant.get("id", ""),
         )  # fmt: skip
         return told
 
@@ -774,6 +781,9 @@ class Story:
             self.open(session, limits=False)
         else:
             self._opened(session, name)
+        mine = [grant for grant in self.waiting if grant["holder"] == session]
+        self.waiting = [grant for grant in self.waiting if grant not in mine]
+        self._add_grants([grant["case"] for grant in mine])
 
     def op_fork(self, event: dict[str, Any]) -> None:
         """A session is copied up to an entry; what is open there is closed in the copy."""

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,9 @@ class Worker:
         """The nearest thing to a crash that one process can do to itself: the ledger goes, nothing is settled."""
         self.runtime.ledger.close()
         self._sessions.clear()
+        for job in self._jobs.values():
+            with suppress(CapstateError):  # nothing can be written any more, as after a crash
+                job.close()
 
     # ---- wishes and grants
 
