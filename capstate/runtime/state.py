@@ -210,7 +210,8 @@ class State:
     def _settled(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         self.used = {name: max(value, int(body["used"].get(name, 0))) for name, value in self.used.items()}
         operation = self.operations.get(body["id"])
-        if operation is not None:
+        # What is known stays known: a body that was left unsettled says nothing against a reconciliation before.
+        if operation is not None and not (operation.settled and body["outcome"] == "outcome_unknown"):
             self.operations[operation.id] = evolve(
                 operation,
                 state="committed",
