@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from capstate.trace import FaultKind
+from capstate.trace import check as faults_of
 from tests.scenarios import forms
 from tests.scenarios.states import Item, Look, State, items, walk, wire_faults
 from tests.scenarios.story import Story, UnsupportedError
@@ -86,7 +87,7 @@ def changes_of(receipt: Mapping[str, Any], *actions: str) -> list[str]:
     return sorted({change[1] for change in receipt["tools"] if change[0] in actions})
 
 
-_RECEIPT = {
+_RECEIPT: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "added": lambda r: changes_of(r, "added"),
     "removed": lambda r: changes_of(r, "removed"),
     "placement_changed": lambda r: changes_of(r, "moved"),
@@ -286,20 +287,25 @@ def _limit(story: Story, check: Mapping[str, Any], state: State) -> Iterator[Fau
 
 def _trace(story: Story, check: Mapping[str, Any], state: State) -> Iterator[Fault]:
     session = check["session"]
-    view = state.views[session]
-    faults = [f for f in story_faults(view) if f[0] != FaultKind.MISSING_RESULT]
-    missing = [f[1] for f in story_faults(view) if f[0] == FaultKind.MISSING_RESULT]
-    wrong, waiting = wire_faults(look_of(state, session)) if session in state.looks else ([], [])
     if "valid" in check:
-        expected = sorted(check.get("open_calls", [])) if check["valid"] == "open" else []
-        if faults or wrong:
-            yield "valid", check["valid"], [*faults, *wrong]
-        if sorted(missing) != expected or len(waiting) != len(expected):
-            yield "open_calls", expected, [missing, waiting]
+        yield from _valid(check, state)
     for call, count in check.get("results_for", {}).items():
         got = results_of(state, session, call)
         if len(got) != count:
             yield f"results_for {call}", count, [m["id"] for m in got]
+    yield from _kept(story, check, state)
+    for word, got in _counted(check, state):
+        if check[word] != got and (word != "summaries_at_most" or check[word] < got):
+            yield word, check[word], got
+    for pair in check.get("adjacent", ()):
+        first, second = (_place(state, session, id_) for id_ in pair)
+        if first is None or second is None or abs(first - second) != 1:
+            yield "adjacent", pair, [first, second]
+
+
+def _kept(story: Story, check: Mapping[str, Any], state: State) -> Iterator[Fault]:
+    session = check["session"]
+    view = state.views[session]
     ids = [m["id"] for m in view]
     if not set(check.get("kept_includes", ())) <= set(ids):
         yield "kept_includes", check["kept_includes"], ids
@@ -310,25 +316,34 @@ def _trace(story: Story, check: Mapping[str, Any], state: State) -> Iterator[Fau
         before = state_of(story, check["same_as_event"])
         if before.views[session] != view or before.looks[session].text != look_of(state, session).text:
             yield "same_as_event", [m["id"] for m in before.views[session]], ids
-    if "summaries_at_most" in check and sum(m["role"] == "summary" for m in view) > check["summaries_at_most"]:
-        yield "summaries_at_most", check["summaries_at_most"], ids
-    if "occurrences" in check and pairs_of(look_of(state, session)) != check["occurrences"]:
-        yield "occurrences", check["occurrences"], pairs_of(look_of(state, session))
+
+
+def _valid(check: Mapping[str, Any], state: State) -> Iterator[Fault]:
+    session = check["session"]
+    found = story_faults(state.views[session])
+    faults = [f for f in found if f[0] != FaultKind.MISSING_RESULT]
+    missing = [f[1] for f in found if f[0] == FaultKind.MISSING_RESULT]
+    wrong, waiting = wire_faults(look_of(state, session)) if session in state.looks else ([], missing)
+    if faults or wrong:
+        yield "valid", check["valid"], [*faults, *wrong]
+    expected = sorted(check.get("open_calls", [])) if check["valid"] == "open" else []
+    if sorted(missing) != expected or len(waiting) != len(expected):
+        yield "open_calls", expected, [missing, waiting]
+
+
+def _counted(check: Mapping[str, Any], state: State) -> Iterator[tuple[str, Any]]:
+    view = state.views[check["session"]]
+    if "summaries_at_most" in check:
+        yield "summaries_at_most", sum(m["role"] == "summary" for m in view)
+    if "occurrences" in check:
+        yield "occurrences", pairs_of(look_of(state, check["session"]))
     if "evidence_order" in check:
-        order = [m["evidence"] for m in view if m.get("evidence")]
-        if order != check["evidence_order"]:
-            yield "evidence_order", check["evidence_order"], order
-    for pair in check.get("adjacent", ()):
-        places = [_place(state, session, id_) for id_ in pair]
-        if None in places or abs(places[0] - places[1]) != 1:  # type: ignore[operator]  # both are numbers here
-            yield "adjacent", pair, places
+        yield "evidence_order", [m["evidence"] for m in view if m.get("evidence")]
 
 
 def story_faults(view: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return (kind, call) of what the product's validator finds in a history."""
-    from capstate.trace import check
-
-    return [(str(f.kind), f.call) for f in check([forms.message_of(m) for m in view])]
+    return [(str(f.kind), f.call) for f in faults_of([forms.message_of(m) for m in view])]
 
 
 def results_of(state: State, session: str, call: str) -> list[dict[str, Any]]:
@@ -507,7 +522,7 @@ def _definitions(look: Look) -> list[Any]:
     return [Group(group, [Tool(name)]).definitions[name] for group, _, name in found]
 
 
-def covered(story: Story, state: State, session: str, look: Look, id_: str) -> str | None:
+def covered(state: State, session: str, look: Look, id_: str) -> str | None:
     """Return what stands for a message in a request: its text, or its issuer's item; None if nothing does."""
     entries = {m["id"]: m for m in state.entries[session]}
     text = entries[id_].get("text", "")
@@ -524,10 +539,8 @@ def covered(story: Story, state: State, session: str, look: Look, id_: str) -> s
     return None
 
 
-def _readable(
-    story: Story, value: Any, state: State, look: Look, check: Mapping[str, Any]
-) -> Iterator[tuple[Any, Any]]:
-    lost = [id_ for id_ in value if covered(story, state, check["session"], look, id_) is None]
+def _readable(_: Story, value: Any, state: State, look: Look, check: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    lost = [id_ for id_ in value if covered(state, check["session"], look, id_) is None]
     if lost:
         yield value, f"nothing for {lost}"
 
@@ -537,15 +550,13 @@ def summary_has_schema(state: State, session: str) -> bool:
     look = state.looks[session]
     texts = [m.get("text", "") for m in state.views[session] if m["role"] == "summary"]
     sent = [item.text for item in items(look) if item.kind in ("user", "system")]
-    schemas = [json.dumps(tool["schema"]) for tool in (json.loads(d)[1] for d in look.definitions.values())
-               if tool.get("schema", {}).get("properties")]  # fmt: skip
-    return any(
-        text
-        and text in item
-        and (len(item) > len(text) + 200 or "input_schema" in item or any(s in item for s in schemas))
-        for text in texts
-        for item in sent
-    )
+    tools = [json.loads(definition)[1] for definition in look.definitions.values()]
+    schemas = [json.dumps(tool["schema"]) for tool in tools if tool.get("schema", {}).get("properties")]
+
+    def adds(text: str, item: str) -> bool:
+        return len(item) > len(text) + 200 or "input_schema" in item or any(schema in item for schema in schemas)
+
+    return any(text and text in item and adds(text, item) for text in texts for item in sent)
 
 
 def _summary_schema(
@@ -555,8 +566,10 @@ def _summary_schema(
         yield value, not value
 
 
-def _notice(_: Story, value: Any, __: State, look: Look, ___: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    missing = [tool for tool in value if tool not in look.text]
+def _notice(_: Story, value: Any, state: State, look: Look, check: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    said = [m["text"] for m in state.views[check["session"]] if m.get("text")]
+    added = [item.text for item in items(look) if not any(text in item.text for text in said)]
+    missing = [tool for tool in value if not any(tool in text for text in added)]
     if missing:
         yield value, f"no notice of {missing}"
 

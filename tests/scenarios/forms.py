@@ -25,7 +25,7 @@ ANTHROPIC, CHAT = "anthropic-messages", "openai-completions"
 
 def profile_of(given: Mapping[str, Any]) -> Profile:
     """Return the profile of a case's ``provider``."""
-    provider, model, account = (given["issuer"].split("/") + ["", ""])[:3]
+    provider, model, account = [*given["issuer"].split("/"), "", ""][:3]
     module: Any = anthropic if given["deferred_loading"] else openai_chat
     made: Profile = module.profile(model, account=account, provider=provider, defers=bool(given["deferred_loading"]))
     return evolve(
@@ -38,7 +38,7 @@ def profile_of(given: Mapping[str, Any]) -> Profile:
 
 def issuer_id(text: str, api: str) -> str:
     """Return the product's id of a case's issuer."""
-    provider, model, account = (text.split("/") + ["", ""])[:3]
+    provider, model, account = [*text.split("/"), "", ""][:3]
     return Issuer(provider, api, model, account).id
 
 

@@ -101,7 +101,7 @@ def _silent_drop(story: Story, never: Mapping[str, Any]) -> Iterator[Seen]:
             yield state.n, sorted({*gone, *silent})
 
 
-def _silent_recovery(story: Story, never: Mapping[str, Any]) -> Iterator[Seen]:
+def _silent_recovery(story: Story, _: Mapping[str, Any]) -> Iterator[Seen]:
     reported: set[str] = set()
     for state in story.states:
         if not state.journal:
@@ -446,7 +446,7 @@ def _foreign(story: Story, never: Mapping[str, Any]) -> Iterator[Seen]:
 
 def _cover_lost(story: Story, never: Mapping[str, Any]) -> Iterator[Seen]:
     for state, session, look in _looks(story, never):
-        lost = [id_ for id_ in never["messages"] if checks.covered(story, state, session, look, id_) is None]
+        lost = [id_ for id_ in never["messages"] if checks.covered(state, session, look, id_) is None]
         if lost:
             yield state.n, lost
 

@@ -78,6 +78,7 @@ def run(file: Path, *, ledger: str = "sqlite", processes: bool = False) -> Verdi
 def run_case(case: dict[str, Any], *, ledger: str = "sqlite", processes: bool = False) -> Verdict:
     """Run one case: whatever it does ends in a verdict."""
     verdict = Verdict(str(case.get("id", "?")), str(case.get("kind", "")))
+    story: Story | None = None
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
         try:
             story = Story(case, Path(folder), ledger=ledger, processes=processes)
@@ -88,7 +89,7 @@ def run_case(case: dict[str, Any], *, ledger: str = "sqlite", processes: bool = 
         except Exception as error:  # noqa: BLE001 - a failed case, not a failed run
             where = traceback.extract_tb(error.__traceback__)[-1]
             got = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-            verdict.failures.append(_failure(story.n if "story" in locals() else "start", "run", "an answer", got))
+            verdict.failures.append(_failure(story.n if story is not None else "start", "run", "an answer", got))
             return verdict
         _judge(story, case, verdict)
     return verdict

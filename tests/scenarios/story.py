@@ -254,7 +254,8 @@ class Story:
 
     def provider(self, session: str) -> dict[str, Any]:
         """Return the provider that the session's next request goes to."""
-        return self.providers.get(session, self.given["provider"])
+        given: dict[str, Any] = self.given["provider"]
+        return self.providers.get(session, given)
 
     # ---- the world before the first event
 
@@ -267,16 +268,7 @@ class Story:
         (self.folder / "spies.jsonl").touch()
         if given.get("journal"):
             self.journal.build(self, given["journal"])
-        children = {child["id"]: child for child in given.get("children", ())}
-        named = dict.fromkeys([*given.get("transcript", {}), *given.get("loaded", {})])
-        for session in [s for s in named if s not in children] or ["main"]:
-            if not self.journal.used or session != self.journal.chain:
-                self.open(session)
-        for child in children.values():
-            self._old_child(child)
-        for session, groups in given.get("loaded", {}).items():
-            for group in groups:
-                self._load(session, [group], None, "configuration")
+        self._open_sessions()
         self._add_grants(given.get("grants", ()))
         for receipt in given.get("receipts", ()):
             session = receipt.get("session", "main")
@@ -288,6 +280,19 @@ class Story:
             self.causes[session] = "child" if session in self.parents else "open"
         if _PROCESS_WORDS & {event["op"] for event in self.case["when"]}:
             self._leave_to_processes()
+
+    def _open_sessions(self) -> None:
+        given = self.given
+        children = {child["id"]: child for child in given.get("children", ())}
+        named = dict.fromkeys([*given.get("transcript", {}), *given.get("loaded", {})])
+        for session in [s for s in named if s not in children] or ["main"]:
+            if not self.journal.used or session != self.journal.chain:
+                self.open(session)
+        for child in children.values():
+            self._old_child(child)
+        for session, groups in given.get("loaded", {}).items():
+            for group in groups:
+                self._load(session, [group], None, "configuration")
 
     def _leave_to_processes(self) -> None:
         for session in tuple(self.where):
@@ -353,7 +358,7 @@ class Story:
         self._start(session, [operation["call"]], operation["operation"])
         if operation["state"] == "committed":
             evidence = (operation.get("evidence") or [None])[0]
-            self._settle(session, operation["call"], operation.get("outcome", "ok"), evidence, None, None)
+            self._settle(session, operation["call"], operation.get("outcome", "ok"), evidence=evidence)
 
     def _write_world(self) -> None:
         forms.write(self.folder / "world.json", self.world)
@@ -521,11 +526,11 @@ class Story:
         ids = [call["id"] for call in made]
         if event.get("parallel"):
             for id_ in self._start(session, ids, None, together=True):
-                self._settle(session, id_, "ok", None, None, None)
+                self._settle(session, id_, "ok")
             return
         for id_ in ids:
             for started in self._start(session, [id_], None):
-                self._settle(session, started, "ok", None, None, None)
+                self._settle(session, started, "ok")
 
     def _start(
         self,
@@ -561,7 +566,14 @@ class Story:
         return call
 
     def _settle(
-        self, session: str, id_: str, outcome: str | None, evidence: str | None, at: str | None, detail: str | None
+        self,
+        session: str,
+        id_: str,
+        outcome: str | None,
+        *,
+        evidence: str | None = None,
+        at: str | None = None,
+        detail: str | None = None,
     ) -> None:
         call = self._call(session, id_)
         told = self.host_of(session).call(
@@ -571,10 +583,17 @@ class Story:
         if told.get("missing"):
             self._late(session, call, outcome or "outcome_unknown", evidence)
             return
-        self._answer(session, id_, told["outcome"], evidence, at, detail)
+        self._answer(session, id_, told["outcome"], evidence=evidence, at=at, detail=detail)
 
     def _answer(
-        self, session: str, id_: str, outcome: str, evidence: str | None, at: str | None, detail: str | None
+        self,
+        session: str,
+        id_: str,
+        outcome: str,
+        *,
+        evidence: str | None = None,
+        at: str | None = None,
+        detail: str | None = None,
     ) -> None:
         transcript = self.transcript(session)
         transcript.add(
@@ -595,7 +614,12 @@ class Story:
         if self.transcript(session).results(event["call"]) and event["call"] not in self._waiting(session):
             raise Refusal("duplicate_result")
         self._settle(
-            session, event["call"], event["outcome"], event.get("evidence"), event.get("message"), event.get("detail")
+            session,
+            event["call"],
+            event["outcome"],
+            evidence=event.get("evidence"),
+            at=event.get("message"),
+            detail=event.get("detail"),
         )
 
     def _waiting(self, session: str) -> list[str]:
@@ -621,9 +645,9 @@ class Story:
         for call in self.transcript(session).open_calls():
             if (session, call["id"], call["occurrence"]) in self.begun:
                 told = says.get(call["id"])
-                self._settle(session, call["id"], _TOLD.get(told, told), None, None, None)
+                self._settle(session, call["id"], _TOLD.get(told, told))
             else:
-                self._answer(session, call["id"], "not_run", None, None, "interrupted before it started")
+                self._answer(session, call["id"], "not_run", detail="interrupted before it started")
 
     def op_late_result(self, event: dict[str, Any]) -> None:
         """The true result of a call comes after recovery closed it."""
@@ -660,7 +684,7 @@ class Story:
                 if call["id"] in event.get("in_flight", ()):
                     if (session, call["id"], call["occurrence"]) not in self.begun:
                         self._start(session, [call["id"]], None)
-                    self._settle(session, call["id"], None, None, None, None)
+                    self._settle(session, call["id"], None)
         self.op_resource({"id": event["resource"], "state": event.get("state", "down")})
 
     # ---- what exists
@@ -747,8 +771,9 @@ class Story:
                 for op in chain["operations"].values()
                 if (op["call"], op["occurrence"]) == (call["id"], call["occurrence"])
             ]
-            told = same[-1] if same and same[-1]["settled"] else {"outcome": "outcome_unknown", "evidence": None}
-            self._answer(session, call["id"], told["outcome"], told["evidence"], None, "closed by recovery")
+            told: dict[str, Any] = {"outcome": "outcome_unknown", "evidence": None}
+            told = same[-1] if same and same[-1]["settled"] else told
+            self._answer(session, call["id"], told["outcome"], evidence=told["evidence"], detail="closed by recovery")
 
     def op_spawn(self, event: dict[str, Any]) -> None:
         """A child starts."""
@@ -787,7 +812,7 @@ class Story:
 
     def op_fork(self, event: dict[str, Any]) -> None:
         """A session is copied up to an entry; what is open there is closed in the copy."""
-        origin, to, at = event.get("from", event.get("session")), event["to"], event.get("at")
+        origin, to, at = str(event.get("from", event.get("session"))), event["to"], event.get("at")
         source = self.transcript(origin)
         self.host_of(origin).call("fork", session=origin, to=to, at=at, path=source.path, keep=not self.processes)
         self.origins[to] = origin
@@ -798,7 +823,7 @@ class Story:
         self._elsewhere(to, self.where[origin])
         for call in self.transcripts[to].open_calls():
             begun = (origin, call["id"], call["occurrence"]) in self.begun
-            self._answer(to, call["id"], "outcome_unknown" if begun else "not_run", None, None, "open at the fork")
+            self._answer(to, call["id"], "outcome_unknown" if begun else "not_run", detail="open at the fork")
         self.causes[to] = "fork"
 
     def op_end_session(self, event: dict[str, Any]) -> None:

@@ -106,7 +106,7 @@ class Worker:
     def do_note(self, session: str, body: Mapping[str, Any]) -> None:
         self._sessions[session].note(body)
 
-    def do_grant(self, session: str, on: str, effect: str, lifetime: str, pin: bool, id: str) -> str:  # noqa: A002
+    def do_grant(self, session: str, on: str, *, effect: str, lifetime: str, pin: bool, id: str) -> str:  # noqa: A002
         made = self._sessions[session].grant(on, by="ann", effect=effect, lifetime=lifetime, pin=pin, id=id)
         return made.id
 
@@ -221,14 +221,16 @@ class Worker:
         pool = self.runtime.ledger.pool(root)
         above = self.runtime.state(root)
         limits = above.limits if above is not None else None
+        given = {
+            f"grant {g.id}": sorted(map(list, g.pin)) for g in state.grants.values() if isinstance(g.pin, frozenset)
+        }
         return {
             "operations": {
                 op.id: {"call": op.call, "occurrence": op.occurrence, "state": op.state, "outcome": op.outcome,
                         "settled": op.settled, "evidence": op.evidence, "owner": op.session, "tool": op.tool}
                 for op in state.operations.values()
             },
-            "pins": {f"{s} {i}": sorted(map(list, pin)) for (s, i), pin in state.pins.items()}
-            | {f"grant {g.id}": sorted(map(list, g.pin)) for g in state.grants.values() if isinstance(g.pin, frozenset)},
+            "pins": {f"{s} {i}": sorted(map(list, pin)) for (s, i), pin in state.pins.items()} | given,
             "ended": state.ended,
             "limits": limits.to_json() if limits is not None else None,
             "pool": json.loads(pool.value) if pool is not None else None,
