@@ -1,0 +1,326 @@
+"""Five ways to keep an agent's tools across its boundaries: hosts over the public API, for comparison only.
+
+=======  ====================================================================================================
+A        a set of active tools in the process; nothing is kept
+B-blind  a record of the last projection, kept and replayed as it is
+B        the same record, cut at each boundary by authority and resources as they are then
+C        derived again from loads, settings and resources at each request and call; nothing shows it afterwards
+B+C      the library itself: derived again, with a receipt, and a guard
+=======  ====================================================================================================
+
+All of them render through the same adapters: they differ in *which* tools they hold, and in whether they look again
+when a call comes. A, B-blind and B filter by the settings when they activate a tool, drop a tool at once when a person
+denies it in their own process, and check a call against what is active. That is more than some agents do. What a
+design says of itself is never asked: see :mod:`capstate.conformance.matrix`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from attrs import frozen
+
+from capstate.authority import Authority, Pool, Source, allow, deny
+from capstate.capabilities import Catalog
+from capstate.conformance.world import HOLDER, QUALIFIED, RESIDENT, Line, Mark, Settings, groups, names_of
+from capstate.epochs import Facts, reproject
+from capstate.errors import NeedsApproval, Refused
+from capstate.projection import Profile
+from capstate.surface import Load, LoadKind, derive
+from capstate.trace import Call, Message, Role
+
+Body = dict[str, Any]
+Evidence = list[tuple[str, str]]
+"""(``added`` or ``removed``, wire name) pairs that something durable names."""
+
+
+@frozen
+class Place:
+    """Where a host lives: a folder that outlasts its process, and the settings that everybody reads."""
+
+    folder: Path
+    settings: Settings
+
+    def file(self, session: str, what: str) -> Path:
+        """Return a file of a session."""
+        return self.folder / f"{session}.{what}.json"
+
+
+class Host(Protocol):
+    """What a script can ask of a design. One host is one session in one process."""
+
+    id: str
+
+    def request(self, line: Line, profile: Profile) -> Body:
+        """Return the request parts for the next turn."""
+
+    def load(self, on: str, mark: Mark) -> None:
+        """A loader's call came back: the group is wished for."""
+
+    def unload(self, on: str, mark: Mark) -> None:
+        """An unloader's call came back."""
+
+    def boundary(self, cause: str) -> None:
+        """The history was cut, or the leaf moved, or another model answers."""
+
+    def deny(self, on: str) -> None:
+        """The person denied a tool, in this process."""
+
+    def dispatch(self, call: Call, run: Callable[[], None]) -> bool:
+        """Run the call's tool, or refuse; return whether it ran."""
+
+    def fork(self, id_: str, at: str, line: Line) -> Host:
+        """Return a copy of the session up to the entry ``at``."""
+
+    def child(self, id_: str, want: Sequence[str]) -> Host:
+        """Start a child that wants these tools."""
+
+    def close(self) -> None:
+        """The process ends."""
+
+    def evidence(self) -> Evidence:
+        """Return what durable records say came and went so far, read from disk."""
+
+
+class ProcessLocal:
+    """Design A: a set of active tools, in this process and nowhere else."""
+
+    name: ClassVar[str] = "A"
+
+    def __init__(self, place: Place, id_: str, active: dict[str, Mark] | None = None) -> None:
+        self.id, self.place = id_, place
+        self.active = active if active is not None else self.start()
+
+    def start(self) -> dict[str, Mark]:
+        """Return what is active in a new process."""
+        return dict.fromkeys(sorted(names_of([f"{RESIDENT}/*"]) & self.place.settings.authorised), Mark(None, None))
+
+    def request(self, line: Line, profile: Profile) -> Body:
+        """Render whatever is active."""
+        loads = [Load(n, LoadKind.LOAD, (q,), m.at, m.call, _prints([q])) for n, (q, m) in enumerate(self._marked())]
+        rules = Source("active", tuple(allow(q) for q, _ in self._marked()))
+        facts = Facts(
+            Catalog.of(groups()), Authority(Pool((rules,))), tuple(loads), None, kept(loads, line.shown), profile
+        )
+        return profile.adapter.render(profile, reproject(facts, None).projection, line.shown)
+
+    def _marked(self) -> list[tuple[str, Mark]]:
+        return [(QUALIFIED[name], mark) for name, mark in self.active.items()]
+
+    def load(self, on: str, mark: Mark) -> None:
+        """Activate what the settings allow now."""
+        for name in sorted(names_of([on]) & self.place.settings.authorised - self.active.keys()):
+            self.active[name] = mark
+
+    def unload(self, on: str, mark: Mark) -> None:  # noqa: ARG002 - a set has no places
+        """Drop it."""
+        self.active = {name: mark for name, mark in self.active.items() if name not in names_of([on])}
+
+    def boundary(self, cause: str) -> None:
+        """Nothing happens to a set."""
+
+    def deny(self, on: str) -> None:
+        """Drop it at once, and write it to the settings."""
+        now = self.place.settings.read()
+        self.place.settings.write(deny=[*now["deny"], on])
+        self.active = {name: mark for name, mark in self.active.items() if name not in names_of([on])}
+
+    def dispatch(self, call: Call, run: Callable[[], None]) -> bool:
+        """Run what is active."""
+        if call.tool not in self.active:
+            return False
+        run()
+        return True
+
+    def fork(self, id_: str, at: str, line: Line) -> Host:  # noqa: ARG002 - a set has no places
+        """Copy the set."""
+        return type(self)(self.place, id_, dict(self.active))
+
+    def child(self, id_: str, want: Sequence[str]) -> Host:
+        """Start with what is wanted, as far as the settings allow it now."""
+        wanted = sorted(names_of(want) & self.place.settings.authorised)
+        return type(self)(self.place, id_, dict.fromkeys(wanted, Mark(None, None)))
+
+    def close(self) -> None:
+        """The set is gone."""
+
+    def evidence(self) -> Evidence:
+        """Nothing was written."""
+        return []
+
+
+class BlindRecord(ProcessLocal):
+    """Design B-blind: the record of the last projection is replayed as it is at each boundary."""
+
+    name: ClassVar[str] = "B-blind"
+
+    def __init__(self, place: Place, id_: str, active: dict[str, Mark] | None = None) -> None:
+        super().__init__(place, id_, active)
+        records = self._records()
+        if active is None and records:
+            self.restore("reopen")
+        else:
+            self._write("start")
+
+    def _records(self) -> list[dict[str, Any]]:
+        path = self.place.file(self.id, "record")
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        return found
+
+    def _write(self, cause: str) -> None:
+        tools = {name: [mark.at, mark.call] for name, mark in self.active.items()}
+        prints = _prints(QUALIFIED[name] for name in self.active)
+        record = {"cause": cause, "source": self.id, "fingerprints": prints, "tools": tools}
+        self.place.file(self.id, "record").write_text(json.dumps([*self._records(), record]), encoding="utf-8")
+
+    def restore(self, cause: str) -> None:
+        """Take the last record for what is active."""
+        self.active = self.recorded()
+        self._write(cause)
+
+    def recorded(self) -> dict[str, Mark]:
+        """Return the tools of the last record."""
+        return {name: Mark(*mark) for name, mark in self._records()[-1]["tools"].items()}
+
+    def load(self, on: str, mark: Mark) -> None:
+        """Activate, and record."""
+        super().load(on, mark)
+        self._write("load")
+
+    def unload(self, on: str, mark: Mark) -> None:
+        """Drop, and record."""
+        super().unload(on, mark)
+        self._write("unload")
+
+    def boundary(self, cause: str) -> None:
+        """Restore from the record: that is what it is for."""
+        self.restore(cause)
+
+    def evidence(self) -> Evidence:
+        """Return how each record differs from the one before."""
+        found: Evidence = []
+        before: set[str] = set()
+        for record in self._records():
+            now = set(record["tools"])
+            found += [("added", n) for n in sorted(now - before)] + [("removed", n) for n in sorted(before - now)]
+            before = now
+        return found
+
+
+class CutRecord(BlindRecord):
+    """Design B: the record, cut by authority and resources as they are at the boundary."""
+
+    name: ClassVar[str] = "B"
+
+    def recorded(self) -> dict[str, Mark]:
+        """Return the tools of the last record that are still allowed and up."""
+        settings = self.place.settings
+        down = names_of(f"{group}/*" for group in settings.down)
+        return {n: m for n, m in super().recorded().items() if n in settings.authorised and n not in down}
+
+
+class Derived:
+    """Design C: derived from loads, settings and resources each time; no receipt, so nothing shows what changed."""
+
+    name: ClassVar[str] = "C"
+
+    def __init__(self, place: Place, id_: str) -> None:
+        self.id, self.place = id_, place
+        self._path: tuple[str, ...] | None = None
+        if not self._file.exists():
+            self._begin(Load(0, LoadKind.LOAD, (f"{RESIDENT}/*",)))
+
+    @property
+    def _file(self) -> Path:
+        return self.place.file(self.id, "state")
+
+    def _begin(self, *loads: Load, want: Sequence[str] | None = None, parent: str | None = None) -> None:
+        rows = [load.to_json() for load in loads]
+        self._file.write_text(json.dumps({"loads": rows, "want": want, "parent": parent}), encoding="utf-8")
+
+    def _loads(self) -> tuple[Load, ...]:
+        rows = json.loads(self._file.read_text(encoding="utf-8"))["loads"]
+        return tuple(
+            Load(n, LoadKind(r["do"]), tuple(r["on"]), r["at"], r["call"], r["definitions"]) for n, r in enumerate(rows)
+        )
+
+    def _authority(self, id_: str) -> Authority:
+        state = json.loads(self.place.file(id_, "state").read_text(encoding="utf-8"))
+        now = self.place.settings.read()
+        rules = (*(allow(on) for on in now["allow"]), *(deny(on) for on in now["deny"]))
+        want = tuple(state["want"]) if state["want"] is not None else None
+        parent = self._authority(state["parent"]) if state["parent"] is not None else None
+        return Authority(Pool((Source("settings", rules),), want=want), parent=parent)
+
+    def request(self, line: Line, profile: Profile) -> Body:
+        """Derive, and render."""
+        self._path = tuple(line.path)
+        loads = self._loads()
+        catalog = Catalog.of(groups(self.place.settings.down))
+        facts = Facts(catalog, self._authority(self.id), loads, self._path, kept(loads, line.shown), profile)
+        return profile.adapter.render(profile, reproject(facts, None).projection, line.shown)
+
+    def _add(self, do: LoadKind, on: str, mark: Mark) -> None:
+        loads = self._loads()
+        prints = _prints(QUALIFIED[name] for name in names_of([on])) if do is LoadKind.LOAD else {}
+        state = json.loads(self._file.read_text(encoding="utf-8"))
+        state["loads"].append(Load(len(loads), do, (on,), mark.at, mark.call, prints).to_json())
+        self._file.write_text(json.dumps(state), encoding="utf-8")
+        if mark.at is not None and self._path is not None:
+            self._path = (*self._path, mark.at)
+
+    def load(self, on: str, mark: Mark) -> None:
+        """Keep the wish."""
+        self._add(LoadKind.LOAD, on, mark)
+
+    def unload(self, on: str, mark: Mark) -> None:
+        """Keep that it was taken back."""
+        self._add(LoadKind.UNLOAD, on, mark)
+
+    def boundary(self, cause: str) -> None:
+        """Each request is derived anyway."""
+
+    def deny(self, on: str) -> None:
+        """Write it to the settings, which are read again."""
+        now = self.place.settings.read()
+        self.place.settings.write(deny=[*now["deny"], on])
+
+    def dispatch(self, call: Call, run: Callable[[], None]) -> bool:
+        """Derive again, and run what is callable now."""
+        catalog = Catalog.of(groups(self.place.settings.down))
+        rule = _ANY_PROFILE.names
+        surface = derive(catalog, self._loads(), self._path, self._authority(self.id), rule)
+        if call.tool not in surface.wires:
+            return False
+        run()
+        return True
+
+    def fork(self, id_: str, at: str, line: Line) -> Host:
+        """Take the loads on the path up to ``at``."""
+        before = set(line.path[: line.path.index(at) + 1])
+        Derived(self.place, id_)._begin(*(load for load in self._loads() if load.at is None or load.at in before))
+        return Derived(self.place, id_)
+
+    def child(self, id_: str, want: Sequence[str]) -> Host:
+        """Start with what is wanted; this session's authority is read at each call of the child."""
+        made = Derived(self.place, id_)
+        made._begin(Load(0, LoadKind.LOAD, tuple(want)), want=list(want), parent=self.id)
+        return made
+
+    def close(self) -> None:
+        """Everything is on disk."""
+
+    def evidence(self) -> Evidence:
+        """Nothing says what changed: there are no receipts."""
+        return []
+
+
+def kept(loads: Iterable[Load], shown: Sequence[Message]) -> tuple[int, ...]:
+    """Return the loads whose entry, or whose call's result, is among ``shown``, in order of their place."""
+    entries = {m.id: n for n, m in enumerate(shown)}
+    results = {m.result_for: n for n, m in enumerate(shown) if m.role is Role.TOOL}
+    places = [(entries.get(load.at, results.get(load.call)), load.sequence) for load in loads]
+    return tuple(sequence for place, sequence in sorted((p, s) for p, s in places if p is not None))
