@@ -110,16 +110,16 @@ class Runtime:
             "limits": limits.to_json() if limits is not None else None,
         }
         session = self._resume(id, opening)
-        opened = session._live.state.opening  # noqa: SLF001 - its own session
+        opened = session._live.state.opening
         try:
             if holder is not None and session.holder != holder:
                 raise InvalidInputError(f"session {id!r}", f"holder {session.holder!r}", holder)
-            if limits is not None and limits != session._live.state.limits:  # noqa: SLF001
+            if limits is not None and limits != session._live.state.limits:
                 if opened is not None and opened.root != id:
                     raise InvalidInputError(
                         f"session {id!r}", f"limits at its root {opened.root!r}", "limits of its own"
                     )
-                session._append(Record("limits", {"limits": limits.to_json()}))  # noqa: SLF001
+                session._append(Record("limits", {"limits": limits.to_json()}))
         except BaseException:
             session.close()
             raise
@@ -166,14 +166,14 @@ class Runtime:
         self.ledger.post(chain, make)
 
     def _open_child(self, parent: Session, id: str, want: list[str] | None) -> Session:  # noqa: A002
-        state = parent._live.state  # noqa: SLF001
+        state = parent._live.state
         root = state.opening.root if state.opening is not None else parent.id
         opening = {"holder": id, "kind": "child", "parent": parent.id, "root": root, "want": want}
         first = (
             [Record("load", {"at": None, "by": "launch", "call": None, "definitions": {}, "on": want})] if want else []
         )
         child = self._resume(id, opening, first, fresh=Cause.CHILD)
-        opened = child._live.state.opening  # noqa: SLF001
+        opened = child._live.state.opening
         if opened is not None and opened.parent != parent.id:
             child.close()
             raise InvalidInputError(f"session {id!r}", f"a child of {parent.id!r}", f"one of {opened.parent!r}")
@@ -182,7 +182,7 @@ class Runtime:
     def _open_fork(self, origin: Session, id: str, at: str | None, line: list[str] | None) -> Session:  # noqa: A002
         if self.ledger.head(id) is not None:
             raise InvalidInputError("fork id", "an unused session id", id)
-        state, head = origin._live.state, origin._live.folds.head(origin.id)  # noqa: SLF001
+        state, head = origin._live.state, origin._live.folds.head(origin.id)
         if head is None or state.opening is None:
             raise InvalidInputError(f"session {origin.id!r}", "a session with a readable opening", "none")
         opened = state.opening
@@ -230,8 +230,8 @@ class Runtime:
             live = Live(id, folds, Sources(*self._sources), self._clock, self._token)
             folds.refresh()
             session = Session(self, live, writer, fresh=fresh, damage=damage)
-            session._audit = verdict.outcome.value  # noqa: SLF001
-            session._previous = previous if previous is not None else self._last(folds.get(id), session)  # noqa: SLF001
+            session._audit = verdict.outcome.value
+            session._previous = previous if previous is not None else self._last(folds.get(id), session)
         except BaseException:
             writer.close()
             raise
@@ -246,7 +246,7 @@ class Runtime:
         try:
             return Receipt.from_bytes(canonical(state.receipt[1]), lambda digest: read_blob(self.ledger, digest))
         except (MalformedError, InvalidInputError) as error:
-            session._audit = f"{Outcome.BROKEN.value}: {error}"  # noqa: SLF001
+            session._audit = f"{Outcome.BROKEN.value}: {error}"
             return None
 
     def _token(self, chain: str) -> int | None:

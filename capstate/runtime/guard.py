@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, frozen
 
 from capstate.authority import Effect
-from capstate.capabilities import ToolEffect
+from capstate.capabilities import Definition, ToolEffect
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError, NeedsApproval, Reason, Refused
-from capstate.runtime.state import Operation
-from capstate.trace import Message, Outcome, Role
+from capstate.runtime.state import Approval, Operation
+from capstate.surface import Row
+from capstate.trace import Call, Message, Outcome, Role
 
 if TYPE_CHECKING:
+    from capstate.runtime.gated import Gated  # noqa: TC004 - it imports this module
     from types import TracebackType
 
-    from capstate.capabilities import Definition
-    from capstate.runtime.session import Session
-    from capstate.runtime.state import Approval, State
-    from capstate.surface import Row, Surface
-    from capstate.trace import Call
+    from capstate.runtime.state import State
+    from capstate.surface import Surface
 
 _DENIED = frozenset({Reason.NOT_AUTHORISED, Reason.POLICY_MISSING, Reason.SCHEMA_CHANGED})
 
@@ -160,7 +159,7 @@ class Permit:
     inner: Definition | None
     external: bool
     cost: int
-    _session: Session
+    _session: Gated
     outcome: Outcome | None = None
 
     def settle(
@@ -201,7 +200,7 @@ class Permit:
 class Gate:
     """``session.guard(call)``: a context manager and an asynchronous one."""
 
-    def __init__(self, session: Session, call: Call, cost: int) -> None:
+    def __init__(self, session: Gated, call: Call, cost: int) -> None:
         self._session, self._call, self._cost = session, call, cost
         self._permit: Permit | None = None
 

@@ -9,16 +9,18 @@ the ancestor's holder, and the ancestor's entries. Nothing is remembered that co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
 from capstate.authority import FIRST_SIGHT, Authority, Ceiling, Effect, Grant, Lifetime, Pool, Source, allow
-from capstate.capabilities import Catalog, NameRule
 from capstate.ledger import DamageKind, Head, Ledger, load
 from capstate.runtime.sources import Sources
 from capstate.runtime.state import State, covers
 from capstate.surface import Surface, derive
+
+if TYPE_CHECKING:
+    from capstate.capabilities import Catalog, NameRule
 
 
 @define

@@ -1,19 +1,30 @@
 """The limits of one tree of sessions: a pool that is reserved from before a call starts and settled after.
 
 The pool is one row beside the chain of the root session, changed in the transaction that appends the reserving
-entry; entries carry the totals as well, and the larger of the two counts. Pure: bytes in, bytes out.
+entry. Calls and spent cost only grow; entries carry both as well, and the larger counts. Pure: bytes in, bytes out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from capstate.authority import Limits
 from capstate.digest import canonical
 from capstate.errors import MalformedError
+
+if TYPE_CHECKING:
+    from capstate.authority import Limits
+
+
+class Running(NamedTuple):
+    """Calls of one chain that run: under which fencing token, how many, and the cost reserved for them."""
+
+    token: int
+    calls: int
+    cost: int
 
 
 @frozen
@@ -22,37 +33,43 @@ class Usage:
 
     Attributes:
         calls: started calls.
-        cost: micro-units, reserved ones included.
-        running: by chain, the fencing token of its writer and how many of its calls run.
+        spent: micro-units of the calls that ended.
+        running: by chain, what runs.
+        version: of the row that this was read from; 0 if there was none.
     """
 
     calls: int = 0
-    cost: int = 0
-    running: Mapping[str, tuple[int, int]] = field(factory=dict)
+    spent: int = 0
+    running: Mapping[str, Running] = field(factory=dict)
+    version: int = 0
 
     @classmethod
-    def of(cls, value: bytes | None, *totals: Mapping[str, int]) -> Usage:
+    def of(cls, value: bytes | None, version: int, *totals: Mapping[str, int]) -> Usage:
         """Read a pool row; never below any of ``totals``.
 
         Raises:
             MalformedError: the bytes are no pool row.
         """
-        row: object = {"calls": 0, "cost": 0, "running": {}}
+        row: Any = {"calls": 0, "running": {}, "spent": 0}
         try:
-            row = orjson.loads(value) if value is not None else row
-            read = cls(
-                max(int(row["calls"]), *(t.get("calls", 0) for t in totals), 0),  # type: ignore[index]  # refused below
-                max(int(row["cost"]), *(t.get("cost", 0) for t in totals), 0),  # type: ignore[index]  # refused below
-                {str(c): (int(t), int(n)) for c, (t, n) in row["running"].items()},  # type: ignore[index]  # refused below
-            )
+            if value is not None:
+                row = orjson.loads(value)
+            running = {str(c): Running(*map(int, r)) for c, r in row["running"].items()}
+            calls = max(int(row["calls"]), *(t.get("calls", 0) for t in totals), 0)
+            spent = max(int(row["spent"]), *(t.get("spent", 0) for t in totals), 0)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise MalformedError("limits pool", "calls, cost and running", str(error)) from error
-        return read
+            raise MalformedError("limits pool", "calls, running and spent", str(error)) from error
+        return cls(calls, spent, running, version)
 
     @property
     def slots(self) -> int:
         """Calls that run now."""
-        return sum(count for _, count in self.running.values())
+        return sum(r.calls for r in self.running.values())
+
+    @property
+    def cost(self) -> int:
+        """Micro-units spent, and reserved for what runs."""
+        return self.spent + sum(r.cost for r in self.running.values())
 
     def exceeded(self, limits: Limits, cost: int) -> str | None:
         """Return the name of the limit that one more call of ``cost`` would exceed; None if it fits."""
@@ -64,30 +81,33 @@ class Usage:
 
     def reserve(self, chain: str, token: int, cost: int) -> Usage:
         """Return the pool with one more call of ``chain`` running."""
-        owner, count = self.running.get(chain, (token, 0))
-        # What an earlier writer of the chain left running is dead: spent, and its slots are free.
-        now = count + 1 if owner == token else 1
-        return Usage(self.calls + 1, self.cost + cost, {**self.running, chain: (token, now)})
+        freed = self if self.running.get(chain, (token,))[0] == token else self.freed(chain)
+        was = freed.running.get(chain, Running(token, 0, 0))
+        now = Running(token, was.calls + 1, was.cost + cost)
+        return Usage(freed.calls + 1, freed.spent, {**freed.running, chain: now}, freed.version)
 
-    def settle(self, chain: str, token: int, *, reserved: int, spent: int) -> Usage:
-        """Return the pool with one call of ``chain`` ended."""
-        running = dict(self.running)
-        owner, count = running.get(chain, (token, 0))
-        if owner == token:
-            if count > 1:
-                running[chain] = (token, count - 1)
-            else:
-                running.pop(chain, None)
-        return Usage(self.calls, max(0, self.cost - reserved + spent), running)
+    def settle(self, chain: str, token: int, *, reserved: int, cost: int) -> Usage:
+        """Return the pool with one call of ``chain`` ended, at its real ``cost``."""
+        was = self.running.get(chain)
+        if was is None or was.token != token:
+            return self
+        running = {c: r for c, r in self.running.items() if c != chain}
+        if was.calls > 1:
+            running[chain] = Running(token, was.calls - 1, max(0, was.cost - reserved))
+        return Usage(self.calls, self.spent + cost, running, self.version)
 
-    def without(self, chain: str) -> Usage:
-        """Return the pool with the slots of ``chain`` freed."""
-        return evolve(self, running={c: r for c, r in self.running.items() if c != chain})
+    def freed(self, chain: str) -> Usage:
+        """Return the pool without what a dead owner of ``chain`` left running: spent, and its slots free."""
+        was = self.running.get(chain)
+        if was is None:
+            return self
+        running = {c: r for c, r in self.running.items() if c != chain}
+        return Usage(self.calls, self.spent + was.cost, running, self.version)
 
     def encode(self) -> bytes:
         """Return the row to store."""
         return canonical({**self.totals(), "running": {c: list(r) for c, r in self.running.items()}})
 
     def totals(self) -> dict[str, int]:
-        """Return what entries and receipts carry."""
-        return {"calls": self.calls, "cost": self.cost}
+        """Return what only grows, as entries carry it."""
+        return {"calls": self.calls, "spent": self.spent}

@@ -98,7 +98,8 @@ class State:
     """Every source and ceiling that a receipt named, with the highest revision seen."""
     retired: set[str] = field(factory=set)
     limits: Limits | None = None
-    used: dict[str, int] = field(factory=lambda: {"calls": 0, "cost": 0})
+    used: dict[str, int] = field(factory=lambda: {"calls": 0, "spent": 0})
+    """What the tree had used, by the largest totals in any entry."""
     receipt: tuple[int, dict[str, Any]] | None = None
     """Sequence and body of the last receipt."""
     children: list[str] = field(factory=list)
@@ -136,6 +137,8 @@ class State:
             self.holes.append(entry.sequence)
 
     def _opened(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001 - one shape for all handlers
+        if self.opening is not None or entry.sequence:
+            return  # a chain is opened once, by its first entry
         origin, want = body.get("origin"), body.get("want")
         kind = str(body.get("kind", "session")) if adds or body.get("kind") == "child" else "child"
         self.opening = Opening(
@@ -258,27 +261,27 @@ class State:
 
 
 _HANDLERS = {
-    OPENED: State._opened,  # noqa: SLF001 - its own table
-    "load": State._load,  # noqa: SLF001
-    "unload": State._load,  # noqa: SLF001
-    "removal": State._load,  # noqa: SLF001
-    "grant": State._grant,  # noqa: SLF001
-    "revoke": State._revoke,  # noqa: SLF001
-    "pin": State._pin,  # noqa: SLF001
-    "approved": State._approved,  # noqa: SLF001
-    "rejected": State._rejected,  # noqa: SLF001
-    "lapsed": State._lapsed,  # noqa: SLF001
-    "started": State._started,  # noqa: SLF001
-    "settled": State._settled,  # noqa: SLF001
-    "epoch": State._epoch,  # noqa: SLF001
-    "limits": State._limits,  # noqa: SLF001
-    "retired": State._retired,  # noqa: SLF001
-    "job-ended": State._job_ended,  # noqa: SLF001
-    "closed": State._closed,  # noqa: SLF001
-    "spawned": State._spawned,  # noqa: SLF001
-    "ended": State._ended,  # noqa: SLF001
-    "accepted": State._accepted,  # noqa: SLF001
-    "note": State._note,  # noqa: SLF001
+    OPENED: State._opened,
+    "load": State._load,
+    "unload": State._load,
+    "removal": State._load,
+    "grant": State._grant,
+    "revoke": State._revoke,
+    "pin": State._pin,
+    "approved": State._approved,
+    "rejected": State._rejected,
+    "lapsed": State._lapsed,
+    "started": State._started,
+    "settled": State._settled,
+    "epoch": State._epoch,
+    "limits": State._limits,
+    "retired": State._retired,
+    "job-ended": State._job_ended,
+    "closed": State._closed,
+    "spawned": State._spawned,
+    "ended": State._ended,
+    "accepted": State._accepted,
+    "note": State._note,
 }
 
 

@@ -1,0 +1,81 @@
+"""The wish: what is loaded, unloaded, or taken out of the transcript by the agent itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from capstate.authority import check_selector
+from capstate.errors import InvalidInputError
+from capstate.ledger import Record
+from capstate.runtime.owned import Owned
+from capstate.runtime.state import covers
+
+if TYPE_CHECKING:
+    from capstate.capabilities import Catalog, Definition
+
+
+class Wishes(Owned):
+    """Loads of a session."""
+
+    def load(
+        self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: str = "user"
+    ) -> None:
+        """Wish for a group, or for tools of one. Loading grants nothing; it holds until it is unloaded.
+
+        Args:
+            on: group ids or selectors.
+            at: id of the transcript entry that shows it.
+            call: id of the call that found it; its result is then that entry.
+            by: ``configuration``, ``user`` or ``model``. A load by the configuration is written once.
+
+        Raises:
+            InvalidInputError: two definitions claim one name in what is loaded.
+        """
+        selectors = selectors_of(on)
+        with self._open():
+            catalog = self._live.sources.read_catalog()
+            for group in catalog.groups.values():
+                claimed = [n for n in sorted(group.conflicts) if any(covers(s, f"{group.id}/{n}") for s in selectors)]
+                if claimed:
+                    raise InvalidInputError(
+                        f"group {group.id!r}", "one definition of each name", f"several of {claimed}"
+                    )
+            if by == "configuration" and any(
+                load.do == "load" and load.at is None and load.call is None and set(selectors) <= set(load.on)
+                for load in self._live.state.loads
+            ):
+                return
+            found = {d.qualified: d.fingerprint for d in named(catalog, selectors)} if at or call else {}
+            body = {"at": at, "by": by, "call": call, "definitions": found, "on": selectors}
+            self._append(Record("load", body))
+
+    def unload(
+        self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: str = "user"
+    ) -> None:
+        """Take the wish back, as of this place of the transcript."""
+        with self._open():
+            self._append(Record("unload", {"at": at, "by": by, "call": call, "on": selectors_of(on)}))
+
+    def removal(self, on: str | Iterable[str], *, at: str | None = None) -> None:
+        """Record that the agent took tools out of its transcript by itself: their marks end, the wish stays."""
+        with self._open():
+            self._append(Record("removal", {"at": at, "on": selectors_of(on)}))
+
+
+def selectors_of(on: str | Iterable[str]) -> list[str]:
+    """Return group ids and selectors as selectors."""
+    listed = [on] if isinstance(on, str) else list(on)
+    return [
+        check_selector(f"{one}/*" if isinstance(one, str) and "/" not in one and one != "*" else one, "selector")
+        for one in listed
+    ]
+
+
+def named(catalog: Catalog, selectors: Iterable[str]) -> Iterator[Definition]:
+    """Give the definitions that the selectors name now; a conflicting name has none."""
+    chosen = list(selectors)
+    for group in catalog.groups.values():
+        for definition in group.definitions.values():
+            if definition.name not in group.conflicts and any(covers(s, definition.qualified) for s in chosen):
+                yield definition
