@@ -17,7 +17,7 @@ design says of itself is never asked: see :mod:`capstate.conformance.matrix`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -25,10 +25,13 @@ from attrs import frozen
 
 from capstate.authority import Authority, Pool, Source, allow, deny
 from capstate.capabilities import Catalog
-from capstate.conformance.world import HOLDER, QUALIFIED, RESIDENT, Line, Mark, Settings, groups, names_of
+from capstate.conformance.world import HOLDER, PROFILES, QUALIFIED, RESIDENT, Line, Mark, Settings, groups, names_of
 from capstate.epochs import Facts, reproject
 from capstate.errors import NeedsApproval, Refused
+from capstate.ledger import load
+from capstate.ledgers.sqlite import SQLiteLedger
 from capstate.projection import Profile
+from capstate.runtime import Runtime, Session
 from capstate.surface import Load, LoadKind, derive
 from capstate.trace import Call, Message, Role
 
@@ -291,8 +294,8 @@ class Derived:
     def dispatch(self, call: Call, run: Callable[[], None]) -> bool:
         """Derive again, and run what is callable now."""
         catalog = Catalog.of(groups(self.place.settings.down))
-        rule = _ANY_PROFILE.names
-        surface = derive(catalog, self._loads(), self._path, self._authority(self.id), rule)
+        names = PROFILES["anthropic"].names  # every tool here brings its own name
+        surface = derive(catalog, self._loads(), self._path, self._authority(self.id), names)
         if call.tool not in surface.wires:
             return False
         run()
@@ -324,3 +327,105 @@ def kept(loads: Iterable[Load], shown: Sequence[Message]) -> tuple[int, ...]:
     results = {m.result_for: n for n, m in enumerate(shown) if m.role is Role.TOOL}
     places = [(entries.get(load.at, results.get(load.call)), load.sequence) for load in loads]
     return tuple(sequence for place, sequence in sorted((p, s) for p, s in places if p is not None))
+
+
+def _prints(qualified: Iterable[str]) -> dict[str, str]:
+    catalog = Catalog.of(groups())
+    found = {q: catalog.find(q) for q in qualified}
+    return {q: d.fingerprint for q, d in found.items() if d is not None}
+
+
+class Library:
+    """B+C: a session of the library."""
+
+    name: ClassVar[str] = "B+C"
+
+    def __init__(self, place: Place, id_: str, session: Session | None = None) -> None:
+        self.id, self.place = id_, place
+        self._runtime: Runtime | None = None
+        if session is None:
+            self._runtime = Runtime(
+                self._file,
+                catalog=lambda: groups(place.settings.down),
+                grants={"settings": lambda _: [allow(on) for on in place.settings.read()["allow"]]},
+            )
+            session = self._runtime.session(id_, holder=HOLDER)
+            session.load(RESIDENT, by="configuration")
+        self.session = session
+        self._cause = "turn"
+
+    @property
+    def _file(self) -> Path:
+        return self.place.folder / "ledger.db"
+
+    def request(self, line: Line, profile: Profile) -> Body:
+        """Reproject; the receipt is durable when this returns."""
+        path = None if line.legacy else line.path
+        epoch = self.session.reproject(self._cause, provider=profile, history=line.shown, path=path)
+        self._cause = "turn"
+        return epoch.request
+
+    def load(self, on: str, mark: Mark) -> None:
+        """Record the wish and its place."""
+        self.session.load(on, at=mark.at, call=mark.call, by="model")
+
+    def unload(self, on: str, mark: Mark) -> None:
+        """Record that it was taken back."""
+        self.session.unload(on, at=mark.at, call=mark.call, by="model")
+
+    def boundary(self, cause: str) -> None:
+        """Name the cause at the next reprojection."""
+        self._cause = cause
+
+    def deny(self, on: str) -> None:
+        """Record the person's decision."""
+        self.session.deny(on, by=HOLDER)
+
+    def dispatch(self, call: Call, run: Callable[[], None]) -> bool:
+        """Put the call through the guard."""
+        try:
+            with self.session.guard(call) as permit:
+                run()
+                permit.settle()
+        except (Refused, NeedsApproval):
+            return False
+        return True
+
+    def fork(self, id_: str, at: str, line: Line) -> Host:
+        """Fork the session."""
+        return Library(self.place, id_, self.session.fork(id_, at=at, path=line.path))
+
+    def child(self, id_: str, want: Sequence[str]) -> Host:
+        """Spawn a child of the session."""
+        return Library(self.place, id_, self.session.spawn(id_, want=want))
+
+    def close(self) -> None:
+        """Close the session, and the runtime with the session that opened it."""
+        self.session.close()
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def receipts(self) -> list[dict[str, Any]]:
+        """Return the bodies of this session's receipts, read from the ledger's file."""
+        ledger = SQLiteLedger(self._file, read_only=True)
+        try:
+            entries = load(ledger, self.id).entries
+        finally:
+            ledger.close()
+        return [{"digest": e.body["digest"], **e.body["receipt"]} for e in entries if e.kind == "epoch"]
+
+    def evidence(self) -> Evidence:
+        """Return what the receipts say came and went."""
+        return [
+            (action, name)
+            for receipt in self.receipts()
+            for action, target, _, _ in receipt["changes"]
+            if action in ("added", "removed")
+            for name in sorted(names_of([target]))
+        ]
+
+
+DESIGNS: Mapping[str, type[ProcessLocal] | type[Derived] | type[Library]] = {
+    design.name: design for design in (ProcessLocal, BlindRecord, CutRecord, Derived, Library)
+}
+"""The designs by the name that ``--design`` takes."""

@@ -150,6 +150,8 @@ class Line:
     shown: list[Message] = field(factory=list)
     labels: dict[str, str] = field(factory=dict)
     """By label of a turn, the id of its last entry."""
+    paths: dict[str, list[str]] = field(factory=dict)
+    """By label of a turn, the path up to its last entry."""
     starts: dict[str, str] = field(factory=dict)
     """By label of a turn, the id of its first entry."""
     held: dict[str, Message] = field(factory=dict)
@@ -162,16 +164,27 @@ class Line:
         self.held[message.id] = message
 
     def cut(self, keep: str | None, first: Message) -> None:
-        """Put ``first`` in place of everything before the turn ``keep`` (None: before the last message)."""
+        """Put ``first`` in place of everything before the turn ``keep`` (None: of everything)."""
         ids = [m.id for m in self.shown]
-        start = ids.index(self.starts[keep]) if keep is not None else len(ids) - 1
-        tail = self.shown[start:]
+        tail = self.shown[ids.index(self.starts[keep]) :] if keep is not None else []
         self.path.append(first.id)
         self.held[first.id] = first
         self.shown = [first, *tail]
 
-    def copy(self, label: str) -> Line:
-        """Return the transcript up to the end of the turn ``label``."""
-        end = self.path.index(self.labels[label]) + 1
-        path = self.path[:end]
-        return Line(path, [self.held[id_] for id_ in path], dict(self.labels), dict(self.starts), dict(self.held))
+    def end(self, label: str) -> None:
+        """The turn ``label`` ends here."""
+        self.labels[label] = self.path[-1]
+        self.paths[label] = list(self.path)
+
+    def at(self, label: str) -> Line:
+        """Return the transcript with its leaf at the end of the turn ``label``; nothing of it is summarised."""
+        path = list(self.paths[label])
+        return Line(
+            path,
+            [self.held[id_] for id_ in path],
+            dict(self.labels),
+            dict(self.paths),
+            dict(self.starts),
+            dict(self.held),
+            self.legacy,
+        )
