@@ -202,6 +202,11 @@ class BlindRecord(ProcessLocal):
         """Restore from the record: that is what it is for."""
         self.restore(cause)
 
+    def fork(self, id_: str, at: str, line: Line) -> Host:  # noqa: ARG002 - a record has no places
+        """Copy the record, and start from it."""
+        self.place.file(id_, "record").write_text(json.dumps(self._records()), encoding="utf-8")
+        return type(self)(self.place, id_)
+
     def evidence(self) -> Evidence:
         """Return how each record differs from the one before."""
         found: Evidence = []
