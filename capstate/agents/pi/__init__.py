@@ -1,0 +1,27 @@
+"""Pi's session files: every format that the agent or its harness has written.
+
+:func:`read_session` reads a file, :meth:`Session.walk` the path of a leaf, :func:`boundary` what is still seen,
+:func:`events` which tools were loaded, unloaded or removed on the path, :func:`find_sessions` where files may be.
+"""
+
+from capstate.agents.pi.entries import CallSeen, Entry, Said
+from capstate.agents.pi.events import Event, EventKind, events, recorded
+from capstate.agents.pi.places import find_sessions
+from capstate.agents.pi.session import Boundary, Session, boundary, read_session
+from capstate.agents.pi.trace import broken_trace
+
+__all__ = [
+    "Boundary",
+    "CallSeen",
+    "Entry",
+    "Event",
+    "EventKind",
+    "Said",
+    "Session",
+    "boundary",
+    "broken_trace",
+    "events",
+    "find_sessions",
+    "read_session",
+    "recorded",
+]

@@ -1,0 +1,313 @@
+"""Request bodies from anywhere: what a proxy recorded, a gateway logged, or an agent wrote into a folder.
+
+A row is a bare body, or holds one under ``body``, ``request`` or ``attributes`` (as an object or as JSON text).
+Each body is read once by its own API and then let go: what is kept is what it made callable, and digests of its
+texts and call ids, by which the place in a session can be found. Beside a body are read, where the row has them,
+``turn process kind api model`` and of ``runtime`` ``sessionId leafId registered authorised``; nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from capstate.agents.lines import LINE_LIMIT, UNDECODED, Damage, DamageKind, Record, decode, is_folder, records, whole
+from capstate.agents.pi.entries import digest, names
+from capstate.digest import Domain, canonical, fingerprint
+from capstate.errors import InvalidInputError, MalformedError
+from capstate.projection import OnWire
+from capstate.providers import detect, for_api
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+_WRAPPERS = ("body", "request", "attributes")
+_DEPTH = 4
+_ASKED = 256
+"""How many texts and call ids of a body are compared with a session; the newest ones."""
+_LINES = (".jsonl", ".ndjson")
+
+
+@frozen
+class Request:
+    """One request, without its body.
+
+    Attributes:
+        turn: the number that the record gives, else the place in the source, from 1.
+        kind: ``"turn"``, or another word for a request in which the model cannot act (``"summary"``).
+        session: id of the session, and ``leaf`` the entry that the request answered, where the record says.
+        registered: tools that existed; None if unknown.
+        authorised: who may was recorded; None if unknown.
+        wire: what the body makes callable; None if it cannot be read.
+        definitions: fingerprints of the definitions on the wire, by name.
+        asked: newest texts and call ids of the body, oldest first.
+        recorded: ``wire`` is the agent's own record, not a body.
+    """
+
+    turn: int
+    kind: str = "turn"
+    api: str | None = None
+    model: str = ""
+    process: int | None = None
+    session: str | None = None
+    leaf: str | None = None
+    registered: frozenset[str] | None = None
+    authorised: frozenset[str] | None = None
+    wire: OnWire | None = None
+    definitions: Mapping[str, str] = field(factory=dict, repr=False)
+    asked: tuple[str, ...] = field(default=(), repr=False)
+    recorded: bool = False
+    file: str = ""
+    line: int = 0
+
+
+@frozen
+class Ran:
+    """A tool that really ran, as a spy in the tool saw it (``at: executed:NAME``), or as a session recorded."""
+
+    name: str
+    session: str | None = None
+    leaf: str | None = None
+    authorised: frozenset[str] | None = None
+    observed: bool = True
+    file: str = ""
+    line: int = 0
+
+
+def read_requests(path: Path | str, damage: list[Damage], unknown: Counter[str]) -> Iterator[Request]:
+    """Yield the requests of a file or folder, in order; ``damage`` and ``unknown`` are added to.
+
+    Raises:
+        InvalidInputError: nothing is there, or it may not be read.
+        MalformedError: a file is no regular file, or a symbolic link.
+    """
+    path = Path(path)
+    turn = 0
+    for record, file in _rows(path, damage):
+        found = _request(record, file, turn + 1, damage)
+        if found is None:
+            unknown["row without a request body"] += 1
+        else:
+            turn = found.turn
+            yield found
+
+
+def read_executed(path: Path | str, damage: list[Damage]) -> list[Ran]:
+    """Return the ``executed:NAME`` observations of a file of JSON lines; other observations are passed over.
+
+    Raises:
+        InvalidInputError: nothing is there, or it may not be read.
+        MalformedError: it is no regular file, or a symbolic link.
+    """
+    path = Path(path)
+    found = []
+    for record in records(path, damage):
+        at = record.value.get("at")
+        if isinstance(at, str) and at.startswith("executed:"):
+            name = at.removeprefix("executed:")
+            session, leaf = (_text(record.value.get(k)) for k in ("sessionId", "leafId"))
+            found.append(
+                Ran(name, session, leaf, _filled(record.value.get("authorised")), file=path.name, line=record.line)
+            )
+    return found
+
+
+def asked(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the newest texts and call ids of a body, oldest first, as comparable tokens. Raises nothing."""
+    found: list[str] = []
+    turns = body.get("messages", body.get("input"))
+    if isinstance(turns, str):
+        return (f"u {digest(turns)}",)
+    for message in turns if isinstance(turns, list) else ():
+        if isinstance(message, dict):
+            found.extend(_tokens(message))
+    return tuple(found[-_ASKED:])
+
+
+def call_token(kind: str, call: str) -> str:
+    """Return the token of a call (``c``) or result (``r``); a Responses id has the call's before the ``|``."""
+    return f"{kind} {call.partition('|')[0]}"
+
+
+def _tokens(message: dict[str, Any]) -> Iterator[str]:
+    form, role, content = message.get("type"), message.get("role"), message.get("content")
+    if form in ("function_call", "custom_tool_call"):
+        yield call_token("c", str(message.get("call_id")))
+    elif form in ("function_call_output", "custom_tool_call_output"):
+        yield call_token("r", str(message.get("call_id")))
+    elif role == "tool":
+        yield call_token("r", str(message.get("tool_call_id")))
+    elif role == "assistant":
+        yield from (call_token("c", str(c.get("id"))) for c in _blocks(message.get("tool_calls")))
+        yield from (call_token("c", str(b.get("id"))) for b in _blocks(content) if b.get("type") == "tool_use")
+    elif role == "user":
+        results = [b for b in _blocks(content) if b.get("type") == "tool_result"]
+        yield from (call_token("r", str(b.get("tool_use_id"))) for b in results)
+        if not results:
+            texts = [content] if isinstance(content, str) else [b.get("text") for b in _blocks(content)]
+            yield from (f"u {digest(t)}" for t in texts if isinstance(t, str) and t)
+
+
+def _blocks(content: object) -> list[dict[str, Any]]:
+    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+
+
+def _rows(path: Path, damage: list[Damage]) -> Iterator[tuple[Record, Path]]:
+    if is_folder(path):
+        for file in _files(path):
+            yield from _rows(file, damage)
+    elif path.suffix == ".json":
+        raw = whole(path, limit=LINE_LIMIT)
+        value = decode(raw)
+        if value is UNDECODED:
+            yield from ((record, path) for record in records(path, damage))
+            return
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield Record(item, 1, 0, len(raw)), path
+            else:
+                damage.append(Damage(DamageKind.NOT_OBJECT, path.name, 1, 0, len(raw)))
+    else:
+        yield from ((record, path) for record in records(path, damage))
+
+
+def _files(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for here, folders, files in os.walk(folder, followlinks=False):
+        folders.sort(key=_natural)
+        listed = (Path(here, name) for name in sorted(files, key=_natural) if name.endswith((".json", *_LINES)))
+        found.extend(p for p in listed if not p.is_symlink())
+    return found
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort ``2.json`` before ``10.json``."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts]
+
+
+def _request(record: Record, file: Path, turn: int, damage: list[Damage]) -> Request | None:
+    row = record.value
+    where = Damage(DamageKind.BAD_BODY, file.name, record.line, record.offset, record.length)
+    body, truncated = _body(row, _DEPTH)
+    if body is None:
+        if truncated:
+            damage.append(evolve(where, kind=DamageKind.BODY_TRUNCATED))
+        return None
+    runtime = row.get("runtime")
+    runtime = runtime if isinstance(runtime, dict) else {}
+    number, process = row.get("turn"), row.get("process")
+    api = _api(row, body)
+    wire = _wire(api, body, where, damage)
+    return Request(
+        turn=number if isinstance(number, int) and not isinstance(number, bool) else turn,
+        kind=_text(row.get("kind")) or "turn" if body is not row else "turn",
+        api=api,
+        model=(_text(row.get("model")) if body is not row else None) or _text(body.get("model")) or "",
+        process=process if isinstance(process, int) else None,
+        session=_text(runtime.get("sessionId")),
+        leaf=_text(runtime.get("leafId")),
+        registered=_filled(runtime.get("registered")),
+        authorised=_filled(runtime.get("authorised")),
+        wire=wire,
+        definitions={} if wire is None else {n: _print(d) for n, d in wire.definitions.items()},
+        asked=asked(body),
+        file=file.name,
+        line=record.line,
+    )
+
+
+def _body(row: Mapping[str, Any], depth: int) -> tuple[dict[str, Any] | None, bool]:
+    """Return the request body in ``row``, and whether one is there that was cut off."""
+    truncated = False
+    for key in _WRAPPERS:
+        found, cut = _unwrapped(row.get(key), depth)
+        truncated = truncated or cut
+        if found is not None:
+            return found, truncated
+    return (dict(row), False) if _is_body(row) else (None, truncated)
+
+
+def _unwrapped(value: object, depth: int) -> tuple[dict[str, Any] | None, bool]:
+    opened = _opened(value)
+    if opened is UNDECODED or depth == 0:
+        return None, opened is UNDECODED
+    if not isinstance(opened, dict):
+        return None, False
+    if _is_body(opened) and not isinstance(opened.get("body"), dict):
+        return opened, False
+    found, truncated = _body(opened, depth - 1)
+    for text in (v for v in opened.values() if isinstance(v, str)) if found is None else ():
+        found, cut = _unwrapped(text, depth - 1)
+        if found is not None:
+            return found, False
+        truncated = truncated or cut
+    return found, truncated
+
+
+def _opened(value: object) -> object:
+    """Return an object that is written as JSON text, or as a list of attributes, as an object."""
+    if isinstance(value, str):
+        return decode(value.encode("utf-8", "replace")) if value.lstrip().startswith("{") else None
+    return _attributes(value) if isinstance(value, list) else value
+
+
+def _attributes(rows: list[Any]) -> dict[str, Any]:
+    """Return the attributes of a span, which some exporters write as a list of keys and typed values."""
+    found = {}
+    for row in rows:
+        value = row.get("value") if isinstance(row, dict) else None
+        if isinstance(value, dict) and isinstance(row.get("key"), str):
+            found[row["key"]] = value.get("stringValue", value)
+    return found
+
+
+def _is_body(value: Mapping[str, Any]) -> bool:
+    asks = isinstance(value.get("messages"), list) or ("model" in value and isinstance(value.get("input"), list | str))
+    return asks or isinstance(value.get("previous_response_id"), str)
+
+
+def _api(row: Mapping[str, Any], body: Mapping[str, Any]) -> str | None:
+    told = _text(row.get("api"))
+    if told:
+        try:
+            for_api(told)
+        except InvalidInputError:
+            pass
+        else:
+            return told
+    return detect(body)
+
+
+def _wire(api: str | None, body: Mapping[str, Any], where: Damage, damage: list[Damage]) -> OnWire | None:
+    if api is None and not body.get("tools") and not body.get("functions"):
+        return OnWire((), {}, {})  # nothing that would tell the API, and so no tool of any
+    if api is None:
+        damage.append(evolve(where, kind=DamageKind.UNKNOWN_API))
+        return None
+    try:
+        return for_api(api).on_wire(body)
+    except MalformedError as error:
+        damage.append(evolve(where, entry=error.place))
+        return None
+
+
+def _print(definition: Mapping[str, Any]) -> str:
+    try:
+        return fingerprint(Domain.TOOL, canonical(definition))
+    except InvalidInputError as error:
+        return str(error)
+
+
+def _filled(value: object) -> frozenset[str] | None:
+    """Return a list of names as a set; an empty or missing list says nothing."""
+    return frozenset(names(value)) or None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

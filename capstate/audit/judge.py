@@ -1,0 +1,126 @@
+"""The audit itself: judged requests, findings, and the summary, from material that was read before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from capstate.agents.lines import Damage
+from capstate.agents.pi import Session, broken_trace, recorded
+from capstate.agents.requests import Ran, Request
+from capstate.audit.changes import Changes
+from capstate.audit.runs import Verdict, judge_runs, recorded_runs
+from capstate.audit.turns import Turn, Turns
+from capstate.findings import Finding, Grade
+from capstate.projection import OnWire
+
+if TYPE_CHECKING:
+    from capstate.policy import Policy
+
+
+@frozen
+class Material:
+    """What was read.
+
+    Attributes:
+        runs: what spies in the tools saw; None if there was no such record, then results in the sessions count.
+        unknown: kinds of record that nobody here knows, with their count.
+    """
+
+    sessions: tuple[Session, ...] = ()
+    requests: tuple[Request, ...] = ()
+    runs: tuple[Ran, ...] | None = None
+    damage: tuple[Damage, ...] = ()
+    unknown: Mapping[str, int] = field(factory=dict)
+
+
+def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
+    """Yield one line a request, one a finding, then the summary. Raises nothing.
+
+    Without request bodies the agent's own record of its active set stands in, where it keeps one.
+    """
+    requests = material.requests or recorded_requests(material.sessions)
+    turns = Turns(policy, material.sessions, requests)
+    changes = Changes()
+    judged: list[Turn] = []
+    for request in requests:
+        turn = turns.judge(request)
+        change = changes.take(turn)
+        judged.append(turn)
+        yield turn.to_json(change.unexplained)
+        yield from (finding.to_json() for finding in change.findings)
+    runs = recorded_runs(material.sessions) if material.runs is None else list(material.runs)
+    verdicts = list(judge_runs(runs, judged, turns, policy))
+    for verdict in verdicts:
+        yield from (finding.to_json() for finding in verdict.findings())
+    damage = [*material.damage, *(d for s in material.sessions for d in s.damage)]
+    yield from (finding.to_json() for finding in _files(material.sessions, damage))
+    yield {"summary": _summary(material, judged, verdicts, damage)}
+
+
+def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
+    """Return a request for each answer of the model in ``sessions``, with the active set that the agent recorded."""
+    found: list[Request] = []
+    seen: set[tuple[str, str]] = set()
+    for session in sorted(sessions, key=lambda s: -len(s.order)):
+        for e in session.order:
+            said = e.said
+            key = (session.id if session.version == 1 else "", e.id)
+            if said is None or said.role != "assistant" or e.parent not in session.entries or key in seen:
+                continue
+            seen.add(key)
+            active = recorded(session.walk(e.parent))
+            found.append(
+                Request(
+                    turn=len(found) + 1,
+                    api=said.api or None,
+                    model=said.model,
+                    session=session.id,
+                    leaf=e.parent,
+                    wire=None if active is None else OnWire(tuple(sorted(active)), {}, {}),
+                    recorded=True,
+                    file=session.path.name,
+                    line=e.line,
+                )
+            )
+    return tuple(found)
+
+
+def _files(sessions: Sequence[Session], damage: Sequence[Damage]) -> Iterator[Finding]:
+    seen: set[tuple[str, str]] = set()
+    for session in sorted(sessions, key=lambda s: -len(s.order)):
+        for broken in broken_trace(session.walk()):
+            e = broken.entry
+            key = (f"{session.id if session.version == 1 else ''} {e.id}", broken.call)
+            if key in seen:
+                continue
+            seen.add(key)
+            where = Finding("CS501", Grade.RECORDED, file=session.path.name, line=e.line, entry=e.id)
+            yield evolve(where, names=(broken.tool,) if broken.tool else (), detail=f"no {broken.missing}")
+    for row in damage:
+        yield Finding("CS601", Grade.OBSERVED, file=row.file, line=row.line, entry=row.entry, detail=row.kind.value)
+
+
+def _summary(
+    material: Material, judged: Sequence[Turn], verdicts: Sequence[Verdict], damage: Sequence[Damage]
+) -> dict[str, Any]:
+    unknown = Counter(material.unknown)
+    for session in material.sessions:
+        unknown.update(session.unknown)
+    for turn in judged:
+        if turn.request.wire is not None:
+            unknown.update({f"wire {name}": count for name, count in turn.request.wire.unknown.items()})
+    return {
+        "requests": sum(t.request.kind == "turn" for t in judged),
+        "not_authorised_turns": sum(bool(t.not_authorised) for t in judged),
+        "never_loaded_turns": sum(bool(t.never_loaded) for t in judged),
+        "lost_turns": sum(bool(t.lost) for t in judged),
+        "ran_unauthorised": sum(v.unauthorised is True for v in verdicts),
+        "ran_never_loaded": sum(v.never_loaded is True for v in verdicts),
+        "damage": [row.to_json() for row in damage],
+        "loads_from": "transcript",
+        "unknown": dict(sorted(unknown.items())),
+    }

@@ -1,0 +1,129 @@
+"""Which entry of which session a request answered.
+
+A record may say it (session and leaf). Where it does not, the newest texts and call ids of the body are compared
+with the path of each entry that the model answered; the longest common end wins.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from capstate.agents.pi import Entry, Session
+from capstate.agents.requests import Request, call_token
+
+_FAR = 256
+_TRIED = 4096
+"""How many places are compared for one body, so that a hostile session costs bounded time."""
+
+
+@frozen
+class Place:
+    """An entry of a session file."""
+
+    session: Session
+    leaf: str
+
+
+class Places:
+    """Finds places; remembers which ones were taken, since a session is asked once at each."""
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        # Copies repeat entries: where a body fits several files, the origin and its newest state come first.
+        self.sessions = sorted(sessions, key=lambda s: (s.parent is not None, -len(s.order)))
+        self._taken: set[tuple[str, str]] = set()
+        self._ends: dict[str, list[Place]] | None = None
+
+    def find(self, request: Request) -> Place | None:
+        """Return the place of ``request``; None if no session holds it."""
+        place = self._told(request)
+        if place is None and request.kind == "turn":
+            place = self._matched(request)
+        if place is not None:
+            self._taken.add((place.session.id, place.leaf))
+        return place
+
+    def of(self, session: str | None, leaf: str | None) -> Place | None:
+        """Return the place that a record names by session and leaf."""
+        if leaf is None:
+            return None
+        own = [s for s in self.sessions if session is None or s.id == session]
+        return next((Place(s, leaf) for s in own if leaf in s.entries), None)
+
+    def only(self) -> Place | None:
+        """Return the leaf of the only session, for requests that say nothing; None if there are more."""
+        if len(self.sessions) != 1 or self.sessions[0].leaf is None:
+            return None
+        return Place(self.sessions[0], self.sessions[0].leaf)
+
+    def _told(self, request: Request) -> Place | None:
+        return self.of(request.session, request.leaf)
+
+    def _matched(self, request: Request) -> Place | None:
+        if not request.asked:
+            return None
+        wanted = request.asked[::-1]
+        best: tuple[int, bool, bool] = (0, False, False)
+        found: Place | None = None
+        for place in self._index().get(wanted[0], [])[:_TRIED]:
+            if request.session is not None and place.session.id != request.session:
+                continue
+            same, whole = _common(wanted, _asked(place))
+            score = same, whole, (place.session.id, place.leaf) not in self._taken
+            if score > best:
+                best, found = score, place
+        return found
+
+    def _index(self) -> dict[str, list[Place]]:
+        """Return the places at which a session was asked, by the newest token of each."""
+        if self._ends is None:
+            self._ends = defaultdict(list)
+            for session in self.sessions:
+                for leaf in _asked_at(session):
+                    place = Place(session, leaf)
+                    last = next(_asked(place), None)
+                    if last is not None:
+                        self._ends[last].append(place)
+        return self._ends
+
+
+def _asked_at(session: Session) -> list[str]:
+    leaves = {e.parent: None for e in session.order if e.said is not None and e.said.role == "assistant" and e.parent}
+    if session.leaf is not None:
+        leaves[session.leaf] = None
+    return [leaf for leaf in leaves if leaf in session.entries]
+
+
+def _asked(place: Place) -> Iterator[str]:
+    """Yield the tokens of a path, newest first."""
+    at: str | None = place.leaf
+    for _ in range(_FAR * 16):
+        e = place.session.entries.get(at) if at is not None else None
+        if e is None:
+            return
+        yield from _tokens(e)
+        at = e.parent
+
+
+def _tokens(e: Entry) -> Iterator[str]:
+    said = e.said
+    if said is None or e.type != "message":
+        return
+    if said.role == "user":
+        yield from (f"u {text}" for text in reversed(said.texts))
+    elif said.role == "assistant":
+        yield from (call_token("c", call.id) for call in reversed(said.calls))
+    elif said.role == "toolResult":
+        yield call_token("r", said.call)
+
+
+def _common(wanted: Sequence[str], have: Iterator[str]) -> tuple[int, bool]:
+    """Return how many tokens agree from the end, and whether both sides ended there."""
+    same = 0
+    for token in wanted:
+        if next(have, None) != token:
+            return same, False
+        same += 1
+    return same, next(have, None) is None
