@@ -32,8 +32,9 @@ class Issuer:
 
     @property
     def id(self) -> str:
-        """One text for the whole binding."""
-        return "/".join((self.provider, self.api, self.model, self.account))
+        """One text for the whole binding; no two issuers share one."""
+        parts = (self.provider, self.api, self.model, self.account)
+        return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
 class Adapter(Protocol):

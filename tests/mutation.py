@@ -41,19 +41,10 @@ def run_tests(folder: str, profile: str, tests: list[str]) -> None:
     sys.path[:] = [folder, *(path for path in sys.path if path and Path(path).resolve() != ROOT)]
     for name in [name for name in sys.modules if name.partition(".")[0] in {"capstate", "tests"}]:
         del sys.modules[name]
-    fixed = [
-        "-x",
-        "-q",
-        "-m",
-        "not slow",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        f"--hypothesis-profile={profile}",
-    ]
+    fixed = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    preloaded = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
-        status = pytest.main([*fixed, *tests])
+        status = pytest.main([*fixed, *preloaded, f"--hypothesis-profile={profile}", *tests])
     os._exit(int(status))
 
 

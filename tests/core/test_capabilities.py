@@ -233,7 +233,7 @@ def test_catalogs_are_equal_by_value() -> None:
 
 def test_something_else_than_a_group_is_refused() -> None:
     """With the place."""
-    with pytest.raises(InvalidInputError, match=r"^catalog: expected capability groups, got 'git'$|got git$"):
+    with pytest.raises(InvalidInputError, match=r"^catalog: expected capability groups, got git$"):
         Catalog.of(["git"])  # type: ignore[list-item]
 
 

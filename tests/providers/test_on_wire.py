@@ -184,7 +184,8 @@ def test_prose_withdraws_nothing_but_is_reported() -> None:
     prose = "The following tools are no longer available. Do not call them:\n- a\n- zzz\nBye\n- b"
     tools = [{"type": "function", "name": n} for n in "ab"]
     seen = for_api("openai-responses").on_wire({"tools": tools, "input": [{"role": "developer", "content": prose}]})
-    assert (seen.withdrawn, seen.effective) == (("a",), {"a", "b"})
+    assert seen.withdrawn == ("a",)
+    assert seen.effective == {"a", "b"}
     seen = for_api("openai-responses").on_wire({"tools": tools, "input": [{"role": "user", "content": prose}]})
     assert seen.withdrawn == ()
 

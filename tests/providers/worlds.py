@@ -136,8 +136,8 @@ JSON = st.recursive(
 
 _WORDS = """type role content name tools tool_name tool_use_id call_id input output messages tool function tool_calls id
     arguments definition tool_references tool_changes defer_loading namespace server_name mcp_server_name usage
-    parameters input_schema description clear_at mcp_servers functions iterations input_tokens input_tokens_details cached_tokens
-    default_config server_label is_error custom tool_call_id compaction""".split()  # noqa: SIM905 - words
+    parameters input_schema description clear_at mcp_servers functions iterations input_tokens input_tokens_details
+    cached_tokens default_config server_label is_error custom tool_call_id compaction""".split()  # noqa: SIM905 - words
 _VALUES = """tool_reference tool_result tool_use user assistant system tool developer function namespace tool_addition
     tool_removal tool_definition tool_search_output additional_tools tool_search_tool_result tool_search_call message
     mcp function_call function_call_output mcp_toolset mcp_tool_reference compaction text custom x""".split()  # noqa: SIM905
