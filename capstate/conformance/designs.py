@@ -358,6 +358,8 @@ class Library:
             session.load(RESIDENT, by="configuration")
         self.session = session
         self._cause = "turn"
+        self._receipts: list[dict[str, Any]] = []
+        self._told: set[str] = set()
 
     @property
     def _file(self) -> Path:
@@ -410,24 +412,27 @@ class Library:
         if self._runtime is not None:
             self._runtime.close()
 
-    def receipts(self) -> list[dict[str, Any]]:
-        """Return the bodies of this session's receipts, read from the ledger's file."""
+    def evidence(self) -> Evidence:
+        """Return what the receipts say came and went, read from the ledger's file."""
         ledger = SQLiteLedger(self._file, read_only=True)
         try:
             entries = load(ledger, self.id).entries
         finally:
             ledger.close()
-        return [{"digest": e.body["digest"], **e.body["receipt"]} for e in entries if e.kind == "epoch"]
-
-    def evidence(self) -> Evidence:
-        """Return what the receipts say came and went."""
+        self._receipts = [{"digest": e.body["digest"], **e.body["receipt"]} for e in entries if e.kind == "epoch"]
         return [
             (action, name)
-            for receipt in self.receipts()
+            for receipt in self._receipts
             for action, target, _, _ in receipt["changes"]
             if action in ("added", "removed")
             for name in sorted(names_of([target]))
         ]
+
+    def new_receipts(self) -> list[dict[str, Any]]:
+        """Return the receipts that :meth:`evidence` read and that were not returned before."""
+        found = [r for r in self._receipts if r["digest"] not in self._told]
+        self._told.update(r["digest"] for r in found)
+        return found
 
 
 DESIGNS: Mapping[str, type[ProcessLocal] | type[Derived] | type[Library]] = {

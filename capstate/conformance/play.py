@@ -184,12 +184,11 @@ class Player:
     def _turn(self, step: Step) -> None:
         line = self.stage.begin(step)
         host = self.host(step.session)
-        before = len(host.receipts()) if isinstance(host, Library) else 0
         profile = self.stage.profile
         parts = host.request(line, PROFILES[profile])
         body = {"model": PROFILES[profile].issuer.model, **json.loads(json.dumps(parts))}
         evidence = tuple(host.evidence())
-        receipts = tuple(host.receipts()[before:]) if isinstance(host, Library) else ()
+        receipts = tuple(host.new_receipts()) if isinstance(host, Library) else ()
         calls: list[tuple[str, bool]] = []
         for call, mark, happens in self.stage.answer(step):
             if happens is not None:

@@ -209,7 +209,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             "7a",
             "deferring provider to another",
             _switches(from_deferring=True, to_deferring=True),
-            {"s07-provider-switch": (6, 8, 10, 11, 12, 14)},
+            {"s07-provider-switch": (11, 12, 14)},
         ),
         Scenario(
             "7b",
