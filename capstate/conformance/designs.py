@@ -17,75 +17,25 @@ design says of itself is never asked: see :mod:`capstate.conformance.matrix`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
-
-from attrs import frozen
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from capstate.authority import Authority, Pool, Source, allow, deny
 from capstate.capabilities import Catalog
-from capstate.conformance.world import HOLDER, PROFILES, QUALIFIED, RESIDENT, Line, Mark, Settings, groups, names_of
+from capstate.conformance.hosts import Body, Evidence, Host, Place, kept, prints
+from capstate.conformance.world import HOLDER, PROFILES, QUALIFIED, RESIDENT, Line, Mark, groups, names_of
 from capstate.epochs import Facts, reproject
 from capstate.errors import NeedsApproval, Refused
 from capstate.ledger import load
 from capstate.ledgers.sqlite import SQLiteLedger
-from capstate.projection import Profile
 from capstate.runtime import Runtime, Session
 from capstate.surface import Load, LoadKind, derive
-from capstate.trace import Call, Message, Role
 
-Body = dict[str, Any]
-Evidence = list[tuple[str, str]]
-"""(``added`` or ``removed``, wire name) pairs that something durable names."""
+if TYPE_CHECKING:
+    from pathlib import Path
 
-
-@frozen
-class Place:
-    """Where a host lives: a folder that outlasts its process, and the settings that everybody reads."""
-
-    folder: Path
-    settings: Settings
-
-    def file(self, session: str, what: str) -> Path:
-        """Return a file of a session."""
-        return self.folder / f"{session}.{what}.json"
-
-
-class Host(Protocol):
-    """What a script can ask of a design. One host is one session in one process."""
-
-    id: str
-
-    def request(self, line: Line, profile: Profile) -> Body:
-        """Return the request parts for the next turn."""
-
-    def load(self, on: str, mark: Mark) -> None:
-        """A loader's call came back: the group is wished for."""
-
-    def unload(self, on: str, mark: Mark) -> None:
-        """An unloader's call came back."""
-
-    def boundary(self, cause: str) -> None:
-        """The history was cut, or the leaf moved, or another model answers."""
-
-    def deny(self, on: str) -> None:
-        """The person denied a tool, in this process."""
-
-    def dispatch(self, call: Call, run: Callable[[], None]) -> bool:
-        """Run the call's tool, or refuse; return whether it ran."""
-
-    def fork(self, id_: str, at: str, line: Line) -> Host:
-        """Return a copy of the session up to the entry ``at``."""
-
-    def child(self, id_: str, want: Sequence[str]) -> Host:
-        """Start a child that wants these tools."""
-
-    def close(self) -> None:
-        """The process ends."""
-
-    def evidence(self) -> Evidence:
-        """Return what durable records say came and went so far, read from disk."""
+    from capstate.projection import Profile
+    from capstate.trace import Call
 
 
 class ProcessLocal:
@@ -103,7 +53,7 @@ class ProcessLocal:
 
     def request(self, line: Line, profile: Profile) -> Body:
         """Render whatever is active."""
-        loads = [Load(n, LoadKind.LOAD, (q,), m.at, m.call, _prints([q])) for n, (q, m) in enumerate(self._marked())]
+        loads = [Load(n, LoadKind.LOAD, (q,), m.at, m.call, prints([q])) for n, (q, m) in enumerate(self._marked())]
         rules = Source("active", tuple(allow(q) for q, _ in self._marked()))
         facts = Facts(
             Catalog.of(groups()), Authority(Pool((rules,))), tuple(loads), None, kept(loads, line.shown), profile
@@ -175,8 +125,8 @@ class BlindRecord(ProcessLocal):
 
     def _write(self, cause: str) -> None:
         tools = {name: [mark.at, mark.call] for name, mark in self.active.items()}
-        prints = _prints(QUALIFIED[name] for name in self.active)
-        record = {"cause": cause, "source": self.id, "fingerprints": prints, "tools": tools}
+        marked = prints(QUALIFIED[name] for name in self.active)
+        record = {"cause": cause, "source": self.id, "fingerprints": marked, "tools": tools}
         self.place.file(self.id, "record").write_text(json.dumps([*self._records(), record]), encoding="utf-8")
 
     def restore(self, cause: str) -> None:
@@ -239,13 +189,14 @@ class Derived:
         self.id, self.place = id_, place
         self._path: tuple[str, ...] | None = None
         if not self._file.exists():
-            self._begin(Load(0, LoadKind.LOAD, (f"{RESIDENT}/*",)))
+            self.begin(Load(0, LoadKind.LOAD, (f"{RESIDENT}/*",)))
 
     @property
     def _file(self) -> Path:
         return self.place.file(self.id, "state")
 
-    def _begin(self, *loads: Load, want: Sequence[str] | None = None, parent: str | None = None) -> None:
+    def begin(self, *loads: Load, want: Sequence[str] | None = None, parent: str | None = None) -> None:
+        """Write the first state of a session."""
         rows = [load.to_json() for load in loads]
         self._file.write_text(json.dumps({"loads": rows, "want": want, "parent": parent}), encoding="utf-8")
 
@@ -273,9 +224,9 @@ class Derived:
 
     def _add(self, do: LoadKind, on: str, mark: Mark) -> None:
         loads = self._loads()
-        prints = _prints(QUALIFIED[name] for name in names_of([on])) if do is LoadKind.LOAD else {}
+        found = prints(QUALIFIED[name] for name in names_of([on])) if do is LoadKind.LOAD else {}
         state = json.loads(self._file.read_text(encoding="utf-8"))
-        state["loads"].append(Load(len(loads), do, (on,), mark.at, mark.call, prints).to_json())
+        state["loads"].append(Load(len(loads), do, (on,), mark.at, mark.call, found).to_json())
         self._file.write_text(json.dumps(state), encoding="utf-8")
         if mark.at is not None and self._path is not None:
             self._path = (*self._path, mark.at)
@@ -309,13 +260,13 @@ class Derived:
     def fork(self, id_: str, at: str, line: Line) -> Host:
         """Take the loads on the path up to ``at``."""
         before = set(line.path[: line.path.index(at) + 1])
-        Derived(self.place, id_)._begin(*(load for load in self._loads() if load.at is None or load.at in before))
+        Derived(self.place, id_).begin(*(load for load in self._loads() if load.at is None or load.at in before))
         return Derived(self.place, id_)
 
     def child(self, id_: str, want: Sequence[str]) -> Host:
         """Start with what is wanted; this session's authority is read at each call of the child."""
         made = Derived(self.place, id_)
-        made._begin(Load(0, LoadKind.LOAD, tuple(want)), want=list(want), parent=self.id)
+        made.begin(Load(0, LoadKind.LOAD, tuple(want)), want=list(want), parent=self.id)
         return made
 
     def close(self) -> None:
@@ -324,20 +275,6 @@ class Derived:
     def evidence(self) -> Evidence:
         """Nothing says what changed: there are no receipts."""
         return []
-
-
-def kept(loads: Iterable[Load], shown: Sequence[Message]) -> tuple[int, ...]:
-    """Return the loads whose entry, or whose call's result, is among ``shown``, in order of their place."""
-    entries = {m.id: n for n, m in enumerate(shown)}
-    results = {m.result_for: n for n, m in enumerate(shown) if m.role is Role.TOOL}
-    places = [(entries.get(load.at, results.get(load.call)), load.sequence) for load in loads]
-    return tuple(sequence for place, sequence in sorted((p, s) for p, s in places if p is not None))
-
-
-def _prints(qualified: Iterable[str]) -> dict[str, str]:
-    catalog = Catalog.of(groups())
-    found = {q: catalog.find(q) for q in qualified}
-    return {q: d.fingerprint for q, d in found.items() if d is not None}
 
 
 class Library:
@@ -360,6 +297,8 @@ class Library:
         self._cause = "turn"
         self._receipts: list[dict[str, Any]] = []
         self._told: set[str] = set()
+        self.evidence()
+        self.new_receipts()
 
     @property
     def _file(self) -> Path:
@@ -435,7 +374,7 @@ class Library:
         return found
 
 
-DESIGNS: Mapping[str, type[ProcessLocal] | type[Derived] | type[Library]] = {
+DESIGNS: Mapping[str, type[ProcessLocal | Derived | Library]] = {
     design.name: design for design in (ProcessLocal, BlindRecord, CutRecord, Derived, Library)
 }
 """The designs by the name that ``--design`` takes."""

@@ -10,13 +10,15 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from capstate.conformance.matrix import Result, Turn
 from capstate.conformance.world import PROFILES, groups
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError
 from capstate.usage import Reading, Usage, compare, prefix
+
+if TYPE_CHECKING:
+    from capstate.conformance.matrix import Result, Turn
 
 _PACKAGES = ("capstate", "attrs", "blake3", "cattrs", "orjson", "rfc8785")
 
@@ -29,7 +31,10 @@ def manifest(result: Result) -> dict[str, Any]:
         "designs": sorted({design for _, design, _, _ in result.turns}),
         "format": 1,
         "groups": {
-            group.id: {"fingerprint": group.fingerprint, "tools": [d.tool.wire_name for d in group.definitions.values()]}
+            group.id: {
+                "fingerprint": group.fingerprint,
+                "tools": [d.tool.wire_name for d in group.definitions.values()],
+            }
             for group in groups()
         },
         "profiles": {

@@ -8,18 +8,19 @@ or did not; a design's own state is never asked. What ought to be there comes fr
 * widened: a tool was on the wire, or ran, that was not authorised, not up, or never loaded on that path;
 * unexplained: what was on the wire changed, and neither the transcript nor a durable record names the tool.
 
-Where a script restarts, each part is a process of its own.
+Scripts are played in other processes. Where one restarts, each part is a process that begins with it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field, frozen
 
@@ -35,7 +36,7 @@ SECONDS = 300
 
 
 class ProcessFailedError(CapstateError):
-    """A process of a restart row ended badly."""
+    """A process that plays scripts ended badly."""
 
 
 @frozen
@@ -106,12 +107,12 @@ def run(
     """Play and judge; each argument empty means all.
 
     Args:
-        processes: False plays restarts in this process, where a design's memory is dropped but the process is not.
+        processes: False plays everything in this process; at a restart a design's objects go, the process stays.
         progress: told the scenario that begins.
 
     Raises:
         InvalidInputError: a name is unknown.
-        ProcessFailedError: a process of a restart row ended badly.
+        ProcessFailedError: a process that plays scripts ended badly.
     """
     chosen = _chosen("scenario", scenarios, SCENARIOS), _chosen("design", designs, DESIGNS)
     under = _chosen("provider", profiles, PROFILES)
@@ -131,7 +132,7 @@ def run(
     return result
 
 
-def _chosen(what: str, names: Sequence[str], known: Any) -> list[str]:
+def _chosen(what: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
     for name in names:
         if name not in known:
             raise InvalidInputError(what, "one of " + ", ".join(known), name)
@@ -149,16 +150,25 @@ def _jobs(scenario: Scenario, designs: Sequence[str], profiles: Sequence[str], f
 
 def _played(jobs: Sequence[Job], *, processes: bool) -> list[list[Seen]]:
     seen: list[list[Seen]] = [[] for _ in jobs]
-    parts = len(segments(jobs[0].script)) if jobs else 0
-    for part in range(parts):
-        found = _elsewhere(jobs, part) if processes and parts > 1 else [play(job, part) for job in jobs]
+    for part in range(len(segments(jobs[0].script)) if jobs else 0):
+        found = _elsewhere(jobs, part) if processes else [play(job, part) for job in jobs]
         for rows, more in zip(seen, found, strict=True):
             rows.extend(more)
     return seen
 
 
 def _elsewhere(jobs: Sequence[Job], part: int) -> list[list[Seen]]:
-    """Play one part of all jobs in a process of its own."""
+    """Play one part of all jobs in processes that begin with it and end behind it, a few jobs in each."""
+    hands = max(1, min(4, os.cpu_count() or 1, len(jobs) // 8))
+    with ThreadPoolExecutor(hands) as pool:
+        shares = list(pool.map(lambda n: _process(jobs[n::hands], part), range(hands)))
+    found: list[list[Seen]] = [[] for _ in jobs]
+    for n, share in enumerate(shares):
+        found[n::hands] = share
+    return found
+
+
+def _process(jobs: Sequence[Job], part: int) -> list[list[Seen]]:
     command = [sys.executable, "-m", "capstate.conformance.play"]
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, a module of ours
@@ -187,9 +197,9 @@ def judge(job: Job, seen: Sequence[Seen]) -> list[Turn]:
         before, told = last.get(one.session, (None, 0))
         if before is None and due.base is not None:
             before = last[due.base][0] if isinstance(due.base, str) else due.base
-        changed = set() if before is None else {("added", n) for n in now - before} | {
-            ("removed", n) for n in before - now
-        }
+        changed = (
+            set() if before is None else {("added", n) for n in now - before} | {("removed", n) for n in before - now}
+        )
         explained = due.named | set(one.evidence[told:])
         last[one.session] = now, len(one.evidence)
         calls = list(zip(one.calls, due.at_calls, strict=True))

@@ -12,9 +12,7 @@ from attrs import frozen
 
 from capstate.conformance.world import PROFILES
 
-Do = Literal[
-    "turn", "compact", "switch", "shrink", "allow", "deny", "down", "up", "restart", "spawn", "fork", "move"
-]
+Do = Literal["turn", "compact", "switch", "shrink", "deny", "down", "up", "restart", "spawn", "fork", "move"]
 
 
 @frozen
@@ -185,9 +183,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario(
             "6a",
             "semantic compaction, one point kept",
-            _once(
-                load("git"), turn("git_log"), load("web"), compact("web"), turn("git_blame", "web_fetch"), turn()
-            ),
+            _once(load("git"), turn("git_log"), load("web"), compact("web"), turn("git_blame", "web_fetch"), turn()),
             {"s02b-one-point-compacted-one-kept": None, "s06b-semantic-on-responses": None},
         ),
         Scenario(

@@ -1,15 +1,19 @@
-"""What should have been on the wire, from the steps of a script alone: sets of names, and nothing of the library's core.
+"""What should have been on the wire, from the steps of a script alone: sets of names, nothing of the core.
 
 V = loaded on this path, and authorised now, and up. For a child: what it wants, cut by its parent as it is now.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import define, field
 
-from capstate.conformance.play import ALLOWED, Stage, change
-from capstate.conformance.scenarios import Script, Step
+from capstate.conformance.play import ALLOWED, Stage, shrunk
 from capstate.conformance.world import RESIDENT, names_of
+
+if TYPE_CHECKING:
+    from capstate.conformance.scenarios import Script, Step
 
 
 @define
@@ -98,8 +102,9 @@ class Truth:
             base=self.bases.pop(session, None),
             named=self.named.pop(session, set()),
             boundary=self.boundaries.pop(session, None),
-            first_kept=line.shown[1].id if len(line.shown) > 1 else None,
         )
+        if now.boundary in ("semantic", "native"):
+            now.first_kept = line.shown[1].id  # behind the summary there is at least what the person just said
         self.expected.append(now)
         for n, (call, mark, happens) in enumerate(self.stage.answer(step)):
             if happens is not None:
@@ -109,13 +114,11 @@ class Truth:
                 names = names_of([f"{call.arguments['q']}/*"])
                 adds = call.tool == "load_tools"
                 self.wishes[session].events.append((mark.at, adds, names))
-                self.named.setdefault(session, set()).update(
-                    ("added" if adds else "removed", name) for name in names
-                )
+                self.named.setdefault(session, set()).update(("added" if adds else "removed", name) for name in names)
 
     def _happen(self, step: Step) -> None:
-        if step.do in ("shrink", "allow"):
-            change(self.allowed, step)
+        if step.do == "shrink":
+            self.allowed = shrunk(self.allowed, step.on)
         elif step.do == "deny":
             self.denied.setdefault("person", set()).update(step.on)
         elif step.do == "down":

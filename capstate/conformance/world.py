@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
 from capstate.capabilities import Group, Tool
-from capstate.projection import Profile
 from capstate.providers import anthropic, openai_chat, openai_responses
 from capstate.trace import Message, Role
+
+if TYPE_CHECKING:
+    from capstate.projection import Profile
 
 TOOLS: Mapping[str, tuple[str, ...]] = {
     "base": ("read", "load_tools", "drop_tools"),
@@ -39,32 +42,29 @@ _SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
 def names_of(selectors: Iterable[str]) -> frozenset[str]:
     """Return the wire names that selectors (``*``, ``group/*``, ``group/name``) mean in this world."""
     chosen = set(selectors)
-    return frozenset(
-        name for name, q in QUALIFIED.items() if chosen & {"*", q, q.partition("/")[0] + "/*"}
-    )
+    return frozenset(name for name, q in QUALIFIED.items() if chosen & {"*", q, q.partition("/")[0] + "/*"})
 
 
 def groups(down: Iterable[str] = ()) -> list[Group]:
     """Return the catalog; groups in ``down`` are known and cannot be used."""
     lost = set(down)
-    return [
-        Group(
-            group,
-            [
-                Tool(
-                    name,
-                    description=f"{name} of the group {group}",
-                    schema=_SCHEMA,
-                    effect="external" if group == "deploy" else "read",
-                    loads=name == "load_tools",
-                    wire_name=name,
-                )
-                for name in names
-            ],
-            up=group not in lost,
+    return [_group(group, up=group not in lost) for group in TOOLS]
+
+
+@cache
+def _group(id_: str, *, up: bool) -> Group:
+    tools = [
+        Tool(
+            name,
+            description=f"{name} of the group {id_}",
+            schema=_SCHEMA,
+            effect="external" if id_ == "deploy" else "read",
+            loads=name == "load_tools",
+            wire_name=name,
         )
-        for group, names in TOOLS.items()
+        for name in TOOLS[id_]
     ]
+    return Group(id_, tools, up=up)
 
 
 @define
@@ -123,9 +123,7 @@ def opaque(profile: Profile, id_: str, refers: Iterable[str]) -> Message:
     elif api != openai_responses.API:
         issuer, api = PROFILES["responses"].issuer, openai_responses.API
     covered = (Message("", Role.SUMMARY, "earlier work"),)
-    return Message(
-        id_, Role.OPAQUE, issuer=issuer.id, refers=tuple(refers), covered=covered, native=native, api=api
-    )
+    return Message(id_, Role.OPAQUE, issuer=issuer.id, refers=tuple(refers), covered=covered, native=native, api=api)
 
 
 @frozen
