@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -33,6 +34,8 @@ from capstate.errors import CapstateError, InvalidInputError
 
 SECONDS = 300
 """The longest that one process may take."""
+SHARE = 48
+"""Scripts that one process plays, each with hosts and a folder of its own."""
 
 
 class ProcessFailedError(CapstateError):
@@ -102,32 +105,32 @@ def run(
     designs: Sequence[str] = (),
     *,
     processes: bool = True,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Result:
     """Play and judge; each argument empty means all.
 
     Args:
         processes: False plays everything in this process; at a restart a design's objects go, the process stays.
-        progress: told the scenario that begins.
+        progress: told how many parts of scripts are played, of how many.
 
     Raises:
         InvalidInputError: a name is unknown.
         ProcessFailedError: a process that plays scripts ended badly.
     """
-    chosen = _chosen("scenario", scenarios, SCENARIOS), _chosen("design", designs, DESIGNS)
+    rows = _chosen("scenario", scenarios, SCENARIOS)
+    compared = _chosen("design", designs, DESIGNS)
     under = _chosen("provider", profiles, PROFILES)
+    with tempfile.TemporaryDirectory(prefix="capstate-matrix-") as folder:
+        jobs = [job for id_ in rows for job in _jobs(SCENARIOS[id_], compared, under, Path(folder))]
+        seen = _played(jobs, processes=processes, progress=progress)
     result = Result()
-    for id_ in chosen[0]:
-        progress(id_)
-        with tempfile.TemporaryDirectory(prefix="capstate-matrix-") as folder:
-            jobs = list(_jobs(SCENARIOS[id_], chosen[1], under, Path(folder)))
-            seen = _played(jobs, processes=processes)
-        cells: dict[str, dict[str, list[Turn]]] = {design: {} for design in chosen[1]}
-        for job, found in zip(jobs, seen, strict=True):
-            turns = judge(job, found)
-            result.turns[id_, job.design, job.profile, job.variant] = turns
-            cells[job.design].setdefault(job.profile, []).extend(turns)
-        counted = {d: tuple(_cell(p, turns) for p, turns in by.items()) for d, by in cells.items()}
+    cells: dict[str, dict[str, dict[str, list[Turn]]]] = {id_: {d: {} for d in compared} for id_ in rows}
+    for job, found in zip(jobs, seen, strict=True):
+        turns = judge(job, found)
+        result.turns[job.scenario, job.design, job.profile, job.variant] = turns
+        cells[job.scenario][job.design].setdefault(job.profile, []).extend(turns)
+    for id_ in rows:
+        counted = {d: tuple(_cell(p, turns) for p, turns in by.items()) for d, by in cells[id_].items()}
         result.rows.append(Row(SCENARIOS[id_], counted))
     return result
 
@@ -143,29 +146,32 @@ def _jobs(scenario: Scenario, designs: Sequence[str], profiles: Sequence[str], f
     for design in designs:
         for profile in profiles:
             for variant in range(len(scenario.scripts(profile))):
-                place = folder / f"{design}-{profile}-{variant}"
+                place = folder / f"{scenario.id}-{design}-{profile}-{variant}"
                 place.mkdir()
                 yield Job(scenario.id, variant, design, profile, str(place))
 
 
-def _played(jobs: Sequence[Job], *, processes: bool) -> list[list[Seen]]:
+def _played(jobs: Sequence[Job], *, processes: bool, progress: Callable[[int, int], None]) -> list[list[Seen]]:
+    """Play all jobs, part by part: no part begins before every process of the part before has ended."""
     seen: list[list[Seen]] = [[] for _ in jobs]
-    for part in range(len(segments(jobs[0].script)) if jobs else 0):
-        found = _elsewhere(jobs, part) if processes else [play(job, part) for job in jobs]
-        for rows, more in zip(seen, found, strict=True):
-            rows.extend(more)
+    parts = [len(segments(job.script)) for job in jobs]
+    total, done = sum(parts), 0
+    for part in range(max(parts, default=0)):
+        due = [n for n, count in enumerate(parts) if part < count]
+        shares = [due[n : n + SHARE] for n in range(0, len(due), SHARE)]
+        play_share = partial(_share, jobs, part, processes=processes)
+        with ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1))) as pool:
+            for share, found in zip(shares, pool.map(play_share, shares), strict=True):
+                for n, more in zip(share, found, strict=True):
+                    seen[n].extend(more)
+                done += len(share)
+                progress(done, total)
     return seen
 
 
-def _elsewhere(jobs: Sequence[Job], part: int) -> list[list[Seen]]:
-    """Play one part of all jobs in processes that begin with it and end behind it, a few jobs in each."""
-    hands = max(1, min(4, os.cpu_count() or 1, len(jobs) // 8))
-    with ThreadPoolExecutor(hands) as pool:
-        shares = list(pool.map(lambda n: _process(jobs[n::hands], part), range(hands)))
-    found: list[list[Seen]] = [[] for _ in jobs]
-    for n, share in enumerate(shares):
-        found[n::hands] = share
-    return found
+def _share(jobs: Sequence[Job], part: int, share: Sequence[int], *, processes: bool) -> list[list[Seen]]:
+    mine = [jobs[n] for n in share]
+    return _process(mine, part) if processes else [play(job, part) for job in mine]
 
 
 def _process(jobs: Sequence[Job], part: int) -> list[list[Seen]]:
@@ -175,10 +181,14 @@ def _process(jobs: Sequence[Job], part: int) -> list[list[Seen]]:
             command, input=jobs_json(jobs, part), capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ProcessFailedError(f"a process of scenario {jobs[0].scenario} took more than {SECONDS} s") from error
+        raise ProcessFailedError(
+            f"a process that began with scenario {jobs[0].scenario} took more than {SECONDS} s"
+        ) from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise ProcessFailedError(f"a process of scenario {jobs[0].scenario} ended with {done.returncode}: {last}")
+        raise ProcessFailedError(
+            f"a process that began with scenario {jobs[0].scenario} ended with {done.returncode}: {last}"
+        )
     return [[Seen.from_json(row) for row in rows] for rows in json.loads(done.stdout)]
 
 
