@@ -160,7 +160,7 @@ def _played(jobs: Sequence[Job], *, processes: bool, progress: Callable[[int, in
         due = [n for n, count in enumerate(parts) if part < count]
         shares = [due[n : n + SHARE] for n in range(0, len(due), SHARE)]
         play_share = partial(_share, jobs, part, processes=processes)
-        with ThreadPoolExecutor(max(1, min(4, os.cpu_count() or 1))) as pool:
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1) if processes else 1) as pool:
             for share, found in zip(shares, pool.map(play_share, shares), strict=True):
                 for n, more in zip(share, found, strict=True):
                     seen[n].extend(more)

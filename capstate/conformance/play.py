@@ -253,8 +253,12 @@ def shrunk(allowed: Iterable[str], gone: Iterable[str]) -> set[str]:
     return left
 
 
-def play(job: Job, part: int) -> list[Seen]:
-    """Play one part of a job's script here and return what was seen; a crash leaves its hosts open."""
+def play(job: Job, part: int, *, dies: bool = False) -> list[Seen]:
+    """Play one part of a job's script here and return what was seen.
+
+    Args:
+        dies: this process will be gone afterwards, so a crash leaves the hosts as they are; else it closes them.
+    """
     parts = segments(job.script)
     folder = Path(job.folder)
     settings = Settings(folder / "settings.json")
@@ -264,24 +268,25 @@ def play(job: Job, part: int) -> list[Seen]:
     for earlier in parts[:part]:
         stage.replay(earlier)
     player = Player(job, stage, Place(folder, settings))
+    crashes = dies and parts[part][-1].how == "crash"
     try:
         player.play(parts[part])
     finally:
-        if not (parts[part] and parts[part][-1].how == "crash"):
-            player.close()
-        else:
+        if crashes:
             _LEFT_OPEN.append(player)
+        else:
+            player.close()
     return player.seen
 
 
 _LEFT_OPEN: list[Player] = []
-"""Hosts of a part that ends in a crash: nothing may tidy them up before the process ends."""
+"""Hosts of parts that end in a crash: nothing may tidy them up before the process ends."""
 
 
 def serve(source: TextIO, target: TextIO) -> None:
     """Be one process: read jobs and the number of their part, play them, write what was seen."""
     order = json.load(source)
-    rows = [[asdict(seen) for seen in play(Job(**job), order["part"])] for job in order["jobs"]]
+    rows = [[asdict(seen) for seen in play(Job(**job), order["part"], dies=True)] for job in order["jobs"]]
     json.dump(rows, target)
     target.flush()
 
