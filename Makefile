@@ -7,8 +7,9 @@ EXTRAS := otel,postgres,report,sign
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The modules held to full branch coverage.
-CORE := capstate/errors.py,capstate/digest.py,capstate/capabilities.py,capstate/authority.py,capstate/surface.py
-CORE := $(CORE),capstate/projection.py,capstate/receipts.py,capstate/epochs.py
+CORE := capstate/errors.py,capstate/digest.py,capstate/capabilities.py,capstate/grants.py,capstate/authority.py
+CORE := $(CORE),capstate/loads.py,capstate/surface.py,capstate/projection.py,capstate/rows.py,capstate/receipts.py
+CORE := $(CORE),capstate/archive.py,capstate/epochs.py
 
 # Arguments for pytest, such as PYTEST='-k compaction -x'.
 PYTEST ?=

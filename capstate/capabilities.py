@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
-from capstate.digest import Domain, canonical, fingerprint
+from capstate.digest import Domain, canonical, encode, fingerprint
 from capstate.errors import InvalidInputError
 
 
@@ -33,20 +33,30 @@ class ToolEffect(StrEnum):
     """Anything else; what nobody declared is external."""
 
 
-def _name(place: str, value: object, *, slash: bool) -> str:
-    if not isinstance(value, str) or not value or value == "*" or (not slash and "/" in value):
-        raise InvalidInputError(place, "a non-empty name other than '*'" + ("" if slash else ", without '/'"), value)
+def _text(place: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInputError(place, "text", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(place, "text without lone surrogates", ascii(value)) from None
     return value
 
 
-@frozen(init=False)
+def _name(place: str, value: object, *, slash: bool) -> str:
+    if not isinstance(value, str) or not value or value == "*" or (not slash and "/" in value):
+        raise InvalidInputError(place, "a non-empty name other than '*'" + ("" if slash else ", without '/'"), value)
+    return _text(place, value)
+
+
+@frozen(init=False, eq=False)
 class Tool:
-    """One tool as its source defines it.
+    """One tool as its source defines it. Equal when the canonical definition is.
 
     Args:
         name: unique in its group; may hold ``/`` (the group may not).
         schema: JSON Schema of the arguments.
-        needs: ids of further groups that must be up for the tool to work.
+        needs: ids of further groups that must be up for the tool to work; a set, its order means nothing.
         effect: ``external`` unless declared ``read``.
         idempotent: a repeat under the same operation id changes nothing more.
         reaches: name of the argument that names an inner tool which the call would reach.
@@ -54,18 +64,20 @@ class Tool:
         wire_name: the name the model must see; by default a function of qualified id and provider.
 
     Raises:
-        InvalidInputError: a name is empty, or a field is not I-JSON.
+        InvalidInputError: a name is empty, or a field is of another type or not I-JSON.
     """
 
     name: str
     effect: ToolEffect
     idempotent: bool
     needs: tuple[str, ...]
+    """In order of code points."""
     reaches: str | None
     loads: bool
     wire_name: str | None
     encoded: bytes = field(repr=False)
     """The canonical definition: the bytes that the fingerprint covers."""
+    _bound: dict[tuple[str, str | None], Definition] = field(factory=dict, init=False, repr=False)
 
     def __init__(
         self,
@@ -83,24 +95,45 @@ class Tool:
     ) -> None:
         place = f"tool {name!r}"
         _name(place, name, slash=True)
-        if effect not in ToolEffect.__members__.values():
+        if effect not in _EFFECTS:
             raise InvalidInputError(f"{place}.effect", "'read' or 'external'", effect)
-        needed = tuple(sorted(needs))
-        body = {
-            "annotations": dict(annotations or {}),
+        needed = () if needs == () else _needs(f"{place}.needs", needs)
+        body: dict[str, Any] = {
+            "annotations": {} if annotations is None else annotations,
             "description": description,
             "effect": str(effect),
             "idempotent": idempotent,
             "loads": loads,
             "name": name,
-            "needs": list(needed),
+            "needs": needed,
             "reaches": reaches,
-            "schema": dict(schema) if schema is not None else {"properties": {}, "type": "object"},
+            "schema": _NO_ARGUMENTS if schema is None else schema,
             "wire_name": wire_name,
         }
+        for key, kinds in _KINDS:
+            if not isinstance(body[key], kinds):
+                raise InvalidInputError(f"{place}.{key}", _WORDS[kinds], body[key])
+        for key in ("annotations", "schema"):
+            if type(body[key]) is not dict:
+                body[key] = dict(body[key])
         self.__attrs_init__(
             name, ToolEffect(effect), idempotent, needed, reaches, loads, wire_name, canonical(body, place=place)
         )
+
+    def within(self, group: str, server: str | None = None) -> Definition:
+        """Return the definition that this tool has in ``group``, made once."""
+        made = self._bound.get((group, server))
+        if made is None:
+            prefix = b"" if server is None else b"\x00" + server.encode()
+            made = Definition(group, server, self, fingerprint(Domain.TOOL, group.encode(), prefix, self.encoded))
+            self._bound[group, server] = made
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tool) and self.encoded == other.encoded
+
+    def __hash__(self) -> int:
+        return hash(self.encoded)
 
     @property
     def description(self) -> str:
@@ -147,6 +180,27 @@ class Definition:
         return hash(self.fingerprint)
 
 
+_EFFECTS = frozenset(map(str, ToolEffect))
+_NO_ARGUMENTS: dict[str, Any] = {"properties": {}, "type": "object"}
+_OPTIONAL = (str, type(None))
+_WORDS = {Mapping: "an object", str: "text", bool: "True or False", _OPTIONAL: "text or None"}
+_KINDS: tuple[tuple[str, Any], ...] = (
+    ("annotations", Mapping),
+    ("description", str),
+    ("idempotent", bool),
+    ("loads", bool),
+    ("reaches", _OPTIONAL),
+    ("schema", Mapping),
+    ("wire_name", _OPTIONAL),
+)
+
+
+def _needs(place: str, needs: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(needs, str) or not isinstance(needs, Iterable):
+        raise InvalidInputError(place, "a list of group ids", needs)
+    return tuple(sorted({_name(place, needed, slash=False) for needed in needs}))
+
+
 @frozen(init=False, eq=False)
 class Group:
     """A named set of tools that is loaded, granted or lost together.
@@ -158,14 +212,17 @@ class Group:
         up: False for a group that is known but cannot be used now.
 
     Raises:
-        InvalidInputError: the id is empty or holds ``/``.
+        InvalidInputError: the id is empty or holds ``/``, or something else than a tool was given.
     """
 
     id: str
     server: str | None
+    """None also for a group that several servers list."""
     up: bool
     definitions: Mapping[str, Definition] = field(repr=False)
     """By name, sorted; of a conflicting name the definition with the least fingerprint."""
+    rivals: tuple[Definition, ...] = field(repr=False)
+    """The other definitions of conflicting names, in order of name, then fingerprint."""
     conflicts: frozenset[str] = field(repr=False)
     """Names that more than one definition claims."""
     needs: tuple[str, ...] = field(repr=False)
@@ -174,23 +231,50 @@ class Group:
     """Covers every definition, in any order of arrival; not ``up``."""
 
     def __init__(self, id: str, tools: Iterable[Tool] = (), *, server: str | None = None, up: bool = True) -> None:  # noqa: A002 - the word of the design
-        _name(f"group {id!r}", id, slash=False)
-        prefix = (id.encode(), b"" if server is None else b"\x00" + server.encode())
-        made = [Definition(id, server, t, fingerprint(Domain.TOOL, *prefix, t.encoded)) for t in tools]
+        place = f"group {id!r}"
+        _name(place, id, slash=False)
+        if server is not None:
+            _text(f"{place}.server", server)
+        if not isinstance(up, bool):
+            raise InvalidInputError(f"{place}.up", "True or False", up)
+        made: list[Definition] = []
+        for tool in tools:
+            if not isinstance(tool, Tool):
+                raise InvalidInputError(f"{place}.tools[{len(made)}]", "a tool", tool)
+            made.append(tool.within(id, server))
         self._fill(id, server, up, made)
+
+    @classmethod
+    def united(cls, groups: Iterable[Group]) -> Group:
+        """Return the one group that ``groups``, all of one id, stand for: up only if each of them is."""
+        parts = list(groups)
+        if len(parts) == 1:
+            return parts[0]
+        made = [definition for part in parts for definition in (*part.definitions.values(), *part.rivals)]
+        servers = {part.server for part in parts}
+        group = cls.__new__(cls)
+        server = servers.pop() if len(servers) == 1 else None
+        group._fill(parts[0].id, server, all(part.up for part in parts), made)  # noqa: SLF001 - its own kind
+        return group
 
     def _fill(self, id: str, server: str | None, up: bool, made: list[Definition]) -> None:  # noqa: A002, FBT001 - private
         made.sort(key=lambda d: (d.tool.name, d.fingerprint))
         definitions: dict[str, Definition] = {}
-        conflicts = set()
+        rivals: dict[str, Definition] = {}
         for d in made:
-            kept = definitions.setdefault(d.tool.name, d)
-            if kept.fingerprint != d.fingerprint:
-                conflicts.add(d.tool.name)
-        covered = sorted({d.fingerprint for d in made}) if conflicts else [d.fingerprint for d in definitions.values()]
-        needs = tuple(sorted({needed for d in made for needed in d.tool.needs}))
-        print_ = fingerprint(Domain.GROUP, id.encode(), orjson.dumps(covered))
-        self.__attrs_init__(id, server, up, definitions, frozenset(conflicts), needs, print_)
+            if definitions.setdefault(d.tool.name, d).fingerprint != d.fingerprint:
+                rivals[d.fingerprint] = d
+        covered = [d.fingerprint for d in definitions.values()]
+        self.__attrs_init__(
+            id,
+            server,
+            up,
+            definitions,
+            tuple(rivals.values()),
+            frozenset(d.tool.name for d in rivals.values()),
+            tuple(sorted({needed for d in made for needed in d.tool.needs})),
+            fingerprint(Domain.GROUP, id.encode(), encode([*covered, *rivals])),
+        )
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -214,13 +298,12 @@ class Catalog:
         Raises:
             InvalidInputError: something else than a :class:`Group` was given.
         """
-        found: dict[str, Group] = {}
+        found: dict[str, list[Group]] = {}
         for group in groups:
             if not isinstance(group, Group):
                 raise InvalidInputError("catalog", "capability groups", group)
-            same = found.get(group.id)
-            found[group.id] = group if same is None else _merged(same, group)
-        return cls(dict(sorted(found.items())))
+            found.setdefault(group.id, []).append(group)
+        return cls({id_: Group.united(parts) for id_, parts in sorted(found.items())})
 
     def find(self, qualified: str) -> Definition | None:
         """Return the definition of ``group/name``, or None; conflicting names included."""
@@ -234,15 +317,10 @@ class Catalog:
         return hash(tuple(self.groups.values()))
 
 
-def _merged(a: Group, b: Group) -> Group:
-    merged = Group.__new__(Group)
-    merged._fill(a.id, a.server, a.up and b.up, [*a.definitions.values(), *b.definitions.values()])
-    lost = (a.conflicts | b.conflicts) - merged.conflicts
-    object.__setattr__(merged, "conflicts", merged.conflicts | lost)
-    return merged
-
-
 _CLEAN = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*\Z")
+_ALPHABET = "_abcdefghijklmnopqrstuvwxyz234567"
+"""What the end of a made name may consist of; all of it must be legal, so that no name hangs on luck."""
+_TAIL = 19  # three underscores and sixteen characters
 
 
 @frozen
@@ -260,23 +338,34 @@ class NameRule:
 
     limit: int = 64
     chars: str = "A-Za-z0-9_-"
+    _pattern: re.Pattern[str] = field(init=False, eq=False, repr=False)
+    _has_digests: bool = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            pattern = re.compile(f"[{self.chars}]+")
+        except re.error as error:
+            raise InvalidInputError("name rule.chars", "a regular-expression character set", str(error)) from error
+        object.__setattr__(self, "_pattern", pattern)
+        fits = self.limit >= _TAIL and pattern.fullmatch(_ALPHABET) is not None
+        object.__setattr__(self, "_has_digests", fits)
 
     def legal(self, name: str) -> bool:
         """Whether a provider with this rule takes ``name``."""
-        return 0 < len(name) <= self.limit and re.fullmatch(f"[{self.chars}]+", name) is not None
+        return len(name) <= self.limit and self._pattern.fullmatch(name) is not None
 
     def name(self, definition: Definition) -> str | None:
         """Return the wire name of ``definition``, or None if it has no legal one."""
-        own = definition.tool.wire_name
-        if own is not None:
-            return own if self.legal(own) else None
-        group, tool = definition.group, definition.tool.name
-        if _CLEAN.match(group) and _CLEAN.match(tool):
-            joined = f"{group}__{tool}"
+        tool = definition.tool
+        if tool.wire_name is not None:
+            return tool.wire_name if self.legal(tool.wire_name) else None
+        group, name = definition.group, tool.name
+        if _CLEAN.match(group) and _CLEAN.match(name):
+            joined = f"{group}__{name}"
             if self.legal(joined):
                 return joined
-        digest = bytes.fromhex(fingerprint(Domain.NAME, group.encode(), tool.encode())[3:])
-        tail = "___" + base64.b32encode(digest[:10]).decode().lower()
-        head = re.sub(f"[^{self.chars}]", "_", f"{group}_{tool}")[: max(0, self.limit - len(tail))]
-        made = head + tail
-        return made if self.legal(made) else None
+        if not self._has_digests:
+            return None
+        digest = bytes.fromhex(fingerprint(Domain.NAME, group.encode(), name.encode())[3:])
+        head = re.sub(f"[^{self.chars}]", "_", f"{group}_{name}")[: self.limit - _TAIL]
+        return f"{head}___{base64.b32encode(digest[:10]).decode().lower()}"

@@ -12,6 +12,7 @@ its length as eight bytes, little endian.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import orjson
 import rfc8785
@@ -19,7 +20,6 @@ from blake3 import blake3
 
 from capstate.errors import InvalidInputError
 
-_SAFE = 2**53 - 1  # RFC 7493 section 2.2
 _KEY_LIMIT = "\ud800"  # below it, code point order is UTF-16 order (RFC 8785 section 3.2.3)
 
 
@@ -42,17 +42,26 @@ class Domain(Enum):
     NAME = "capstate 2026-11-30 wire name v1"
     CURSOR = "capstate 2026-11-30 chain cursor v1"
 
+    def __init__(self, context: str) -> None:
+        self.hasher = blake3(derive_key_context=context)
+        """Only ever copied: deriving the key costs as much as hashing a small tool."""
 
-def _plain(value: object) -> bool:
-    """Whether orjson and RFC 8785 write the same bytes for ``value``."""
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
-    if kind is dict:
-        return all(type(k) is str and k < _KEY_LIMIT and _plain(v) for k, v in value.items())  # type: ignore[attr-defined]  # kind is dict
-    if kind is list or kind is tuple:
-        return all(map(_plain, value))  # type: ignore[call-overload]  # kind is list or tuple
-    return kind is int and -_SAFE <= value <= _SAFE  # type: ignore[operator]  # kind is int
+
+def _plain(root: object) -> bool:
+    """Whether orjson and RFC 8785 write the same bytes for ``root``, which holds no cycle."""
+    found = [root]
+    for value in found:
+        kind = type(value)
+        if kind is dict:
+            for key in value:  # type: ignore[attr-defined]  # kind is dict
+                if type(key) is not str or key >= _KEY_LIMIT:
+                    return False
+            found.extend(value.values())  # type: ignore[attr-defined]  # kind is dict
+        elif kind is list or kind is tuple:
+            found.extend(value)  # type: ignore[arg-type]  # kind is list or tuple
+        elif kind is not str and kind is not bool and value is not None and kind is not int:
+            return False
+    return True
 
 
 def canonical(value: object, *, place: str = "value") -> bytes:
@@ -62,20 +71,31 @@ def canonical(value: object, *, place: str = "value") -> bytes:
         InvalidInputError: ``value`` is not I-JSON, or nests too deeply.
     """
     try:
-        if _plain(value):
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-        return rfc8785.dumps(value)  # type: ignore[arg-type]  # it checks what it is given
-    except (rfc8785.CanonicalizationError, orjson.JSONEncodeError, UnicodeEncodeError, RecursionError) as error:
+        try:
+            encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        except orjson.JSONEncodeError:  # RFC 8785 may still have a form for it
+            return rfc8785.dumps(value)  # type: ignore[arg-type]  # it checks what it is given
+        return encoded if _plain(value) else rfc8785.dumps(value)  # type: ignore[arg-type]  # as above
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(place, "JSON without NaN, huge integers or lone surrogates", str(error)) from error
+
+
+def encode(value: list[Any] | tuple[Any, ...]) -> bytes:
+    """Return the canonical bytes of lists of text and small whole numbers that this library made: not checked again."""
+    return orjson.dumps(value)
+
+
+def _joined(parts: tuple[bytes, ...]) -> bytes:
+    return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
 
 
 def fingerprint(domain: Domain, *parts: bytes) -> str:
     """Return ``b3:`` and the hex digest of ``parts`` in ``domain``."""
-    joined = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return "b3:" + blake3(joined, derive_key_context=domain.value).hexdigest()
+    hasher = domain.hasher.copy()
+    hasher.update(_joined(parts))
+    return "b3:" + hasher.hexdigest()
 
 
 def seal(key: bytes, *parts: bytes) -> str:
     """Return the keyed digest (a MAC) of ``parts``; ``key`` has 32 bytes."""
-    joined = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return "b3k:" + blake3(joined, key=blake3(key, derive_key_context=Domain.SEAL.value).digest()).hexdigest()
+    return "b3k:" + blake3(_joined(parts), key=blake3(key, derive_key_context=Domain.SEAL.value).digest()).hexdigest()

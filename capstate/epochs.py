@@ -6,6 +6,7 @@ changed the previous epoch comes back, and if facts changed, the cause is what c
 
 >>> from capstate.authority import Authority, Pool, Source, allow
 >>> from capstate.capabilities import Catalog, Group, Tool
+>>> from capstate.surface import LoadKind
 >>> catalog = Catalog.of([Group("git", [Tool("log"), Tool("push")])])
 >>> authority = Authority(Pool((Source("config", (allow("git/log"),)),)))
 >>> load = Load(0, LoadKind.LOAD, ("git/*",))
@@ -16,18 +17,20 @@ changed the previous epoch comes back, and if facts changed, the cause is what c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from capstate.authority import Authority, Ceiling, Pool, Source
-from capstate.capabilities import Catalog, Group
-from capstate.digest import Domain, canonical, fingerprint
-from capstate.projection import Adapter, Issuer, Profile, Projection, project
-from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, RowState, diff, kinds, summary
-from capstate.surface import Load, LoadKind, Surface, derive  # noqa: F401 - LoadKind serves the example above
+from capstate.archive import PARTS, Archive, Groups
+from capstate.authority import Authority
+from capstate.capabilities import Catalog
+from capstate.digest import encode
+from capstate.grants import Ceiling, Pool, Source
+from capstate.projection import Issuer, Profile, Projection, project
+from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, diff, kinds, summary
+from capstate.surface import Load, Surface, derive
 
 
 class Cause(StrEnum):
@@ -126,7 +129,7 @@ class Epoch:
     receipt: Receipt
     state: Mapping[str, str] = field(repr=False)
     blobs: Mapping[str, bytes] = field(repr=False)
-    groups: Mapping[str, tuple[Group, str]] = field(repr=False)
+    groups: Groups = field(repr=False)
     request: dict[str, Any] = field(factory=dict, repr=False)
 
     def __eq__(self, other: object) -> bool:
@@ -140,116 +143,86 @@ def reproject(facts: Facts, previous: Epoch | Receipt | None) -> Epoch:
     """Return the epoch that follows from ``facts``; see the module.
 
     Args:
+        facts: everything that it rests on, read now.
         previous: the session's last epoch or receipt; for a fork's first epoch its origin's receipt.
     """
-    if isinstance(previous, Epoch) and facts.cause is Cause.TURN and not facts.damage and facts == previous.facts:
-        return previous
     last = previous if isinstance(previous, Epoch) else None
     receipt = previous.receipt if isinstance(previous, Epoch) else previous
-    archive = _Archive(facts, last)
-    cause = _cause(facts, archive.state, receipt)
-    surface = derive(
-        facts.catalog,
-        facts.loads,
-        facts.path,
-        facts.authority,
-        facts.profile.names,
-        last.surface if last is not None else None,
-    )
-    projection = project(
-        surface, facts.retained, facts.profile, facts.opaque, last.projection if last is not None else None
-    )
+    own = receipt is not None and receipt.body["session"] == facts.session
+    may_stay = own and facts.cause is Cause.TURN and not facts.damage
+    if last is not None:
+        if may_stay and facts == last.facts:
+            return last
+        facts = _memoised(facts, last.facts)
+    archive = _archive(facts, last)
+    surface, projection = _derive(facts, last)
     rows = _rows(surface, projection, last)
-    archive.keep_rows(rows, last)
-    if (
-        receipt is not None
-        and facts.cause is Cause.TURN
-        and not facts.damage
-        and receipt.body["session"] == facts.session
-        and dict(receipt.body["state"]) == archive.state
-    ):
-        return Epoch(facts, surface, projection, receipt, archive.state, archive.blobs, archive.groups)
-    before = receipt.rows if receipt is not None else _wanted(facts, rows)
-    dropped, moved = _moved(facts, cause, receipt, projection)
-    changes = diff(before, rows, moved)
-    degraded = dropped or any(c.action is Action.MOVED and c.reason == "provider_incompatible" for c in changes)
-    body = _body(facts, cause, receipt, surface, projection, archive.state)
-    body["groups"] = [[group, r.digest] for group, r in rows.items()]
-    body["changes"] = summary(changes, rows, before)
-    body["kinds"] = kinds(changes, boundary=cause in _BOUNDARIES, degraded=degraded, damage=facts.damage)
-    body["reasons"] = sorted({c.reason for c in changes} | _reasons(cause, degraded=degraded))
-    made = Receipt.of(body, rows, changes)
-    return Epoch(facts, surface, projection, made, archive.state, archive.blobs, archive.groups)
+    archive.keep_rows(rows, last.receipt.rows if last is not None else {})
+    if receipt is None or not may_stay or dict(receipt.body["state"]) != archive.state:
+        receipt = _receipt(facts, receipt, (surface, projection, rows), archive.state)
+    return Epoch(facts, surface, projection, receipt, archive.state, archive.blobs, archive.groups)
 
 
 _BOUNDARIES = frozenset(Cause) - {Cause.TURN, Cause.AUTHORITY, Cause.RESOURCE, Cause.LIST_CHANGED, Cause.LOAD}
 
 
-class _Archive:
-    """Collects the bytes that an epoch rests on, under their digests, and the digest of each component."""
-
-    def __init__(self, facts: Facts, last: Epoch | None) -> None:
-        self.blobs: dict[str, bytes] = {}
-        self.groups: dict[str, tuple[Group, str]] = {}
-        known = last.groups if last is not None else {}
-        for id_, group in facts.catalog.groups.items():
-            same = known.get(id_)
-            self.groups[id_] = (
-                same if same is not None and same[0] == group else (group, self._put(encode_group(group)))
-            )
-        self.state = {
-            "catalog": self._put(canonical([[id_, digest] for id_, (_, digest) in self.groups.items()])),
-            "resources": self._put(canonical([id_ for id_, group in facts.catalog.groups.items() if not group.up])),
-        }
-        for name, encode in _PARTS.items():
-            value = getattr(facts, name)
-            if last is not None and getattr(last.facts, name) == value:
-                self.state[name] = last.state[name]
-            else:
-                self.state[name] = self._put(canonical(encode(value), place=name))
-
-    def _put(self, encoded: bytes) -> str:
-        digest = fingerprint(Domain.BLOB, encoded)
-        self.blobs[digest] = encoded
-        return digest
-
-    def keep_rows(self, rows: Mapping[str, Rows], last: Epoch | None) -> None:
-        """Add the rows that the epoch before did not have."""
-        known = last.receipt.rows if last is not None else {}
-        self.blobs.update((r.digest, r.encoded) for group, r in rows.items() if known.get(group) is not r)
+def _memoised(facts: Facts, before: Facts) -> Facts:
+    """Return ``facts`` with the parts that are equal to those before exchanged for them: they carry their memo."""
+    same = {n: getattr(before, n) for n in ("catalog", "authority", "loads") if getattr(facts, n) == getattr(before, n)}
+    return evolve(facts, **same)
 
 
-def encode_group(group: Group) -> bytes:
-    """Return the archived form of a group: its definitions, each in its canonical bytes."""
-    head = canonical([group.id, group.server, sorted(group.conflicts)])
-    return head[:-1] + b",[" + b",".join(d.tool.encoded for d in group.definitions.values()) + b"]]"
+def _named(facts: Facts) -> tuple[str, ...] | None:
+    """Return the path cut down to the entries that a load names: the others change nothing."""
+    named = {load.at for load in facts.loads}
+    return None if facts.path is None else tuple(entry for entry in facts.path if entry in named)
 
 
-def profile_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as JSON, its adapter left out: the API names it."""
-    issuer = profile.issuer
-    return {
-        "account": issuer.account,
-        "api": issuer.api,
-        "call_id_chars": profile.call_id_chars,
-        "call_id_limit": profile.call_id_limit,
-        "chars": profile.names.chars,
-        "defers": profile.defers,
-        "limit": profile.names.limit,
-        "model": issuer.model,
-        "needs_immediate": profile.needs_immediate,
-        "provider": issuer.provider,
-    }
+def _archive(facts: Facts, last: Epoch | None) -> Archive:
+    archive = Archive(last.groups if last is not None else {})
+    archive.keep_catalog(facts.catalog)
+    for name in PARTS:
+        value = _named(facts) if name == "path" else getattr(facts, name)
+        if last is not None and name != "path" and getattr(last.facts, name) == value:
+            archive.state[name] = last.state[name]
+        else:
+            archive.keep(name, value)
+    return archive
 
 
-_PARTS: dict[str, Callable[[Any], Any]] = {
-    "authority": Authority.to_json,
-    "loads": lambda loads: [load.to_json() for load in loads],
-    "opaque": lambda opaque: [list(pair) for pair in opaque],
-    "path": lambda path: None if path is None else list(path),
-    "profile": profile_json,
-    "retained": list,
-}
+def _derive(facts: Facts, last: Epoch | None) -> tuple[Surface, Projection]:
+    surface = derive(
+        facts.catalog,
+        facts.loads,
+        _named(facts),
+        facts.authority,
+        facts.profile.names,
+        previous=last.surface if last is not None else None,
+    )
+    before = last.projection if last is not None else None
+    return surface, project(surface, facts.retained, facts.profile, facts.opaque, previous=before)
+
+
+def _receipt(
+    facts: Facts,
+    receipt: Receipt | None,
+    made: tuple[Surface, Projection, Mapping[str, Rows]],
+    state: Mapping[str, str],
+) -> Receipt:
+    """Return the receipt of a new epoch, after ``receipt``."""
+    surface, projection, rows = made
+    cause = _cause(facts, state, receipt)
+    before = receipt.rows if receipt is not None else _wanted(facts, rows)
+    degraded, moved = _moved(facts, cause, receipt, projection)
+    changes = diff(before, rows, moved=moved, new="load" if receipt is None else "list_changed")
+    degraded = degraded or any(c.action is Action.MOVED and c.reason == "provider_incompatible" for c in changes)
+    body = _body(facts, cause, receipt, surface, projection)
+    body["state"] = sorted(map(list, state.items()))
+    body["groups"] = [[group, r.digest] for group, r in rows.items()]
+    body["changes"] = summary(changes, rows, before)
+    body["kinds"] = kinds(changes, boundary=cause in _BOUNDARIES, degraded=degraded, damage=facts.damage)
+    body["reasons"] = sorted({c.reason for c in changes} | _reasons(cause, degraded=degraded))
+    return Receipt.of(body, rows, changes)
 
 
 def _cause(facts: Facts, state: Mapping[str, str], receipt: Receipt | None) -> Cause:
@@ -298,13 +271,12 @@ def _wanted(facts: Facts, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
     for id_, group in facts.catalog.groups.items():
         known = rows[id_].by_name()
         found = [
-            RowState(name, d.fingerprint, "allow", "", known[name].place or IMMEDIATE)
+            (name, d.fingerprint, "allow", "", known[name].place if known[name].callable else IMMEDIATE)
             for name, d in group.definitions.items()
             if "*" in want or f"{id_}/*" in want or d.qualified in want
         ]
         if found:
-            encoded = canonical(found)
-            wanted[id_] = Rows(id_, encoded, fingerprint(Domain.BLOB, encoded))
+            wanted[id_] = Rows.encoded_as(id_, encode(found))
     return wanted
 
 
@@ -313,7 +285,7 @@ def _moved(facts: Facts, cause: Cause, receipt: Receipt | None, projection: Proj
     degraded = bool(projection.dropped) and (receipt is None or list(projection.dropped) != receipt.body["dropped"])
     issuer = facts.profile.issuer
     if receipt is None or receipt.body["issuer"] == [issuer.provider, issuer.api, issuer.model, issuer.account]:
-        return degraded, "" if cause in (Cause.TURN, Cause.LOAD, Cause.LIST_CHANGED, Cause.AUTHORITY) else str(cause)
+        return degraded, str(cause)
     return degraded, str(cause) if facts.profile.defers else "provider_incompatible"
 
 
@@ -331,7 +303,6 @@ def _body(
     receipt: Receipt | None,
     surface: Surface,
     projection: Projection,
-    state: Mapping[str, str],
 ) -> dict[str, Any]:
     issuer = facts.profile.issuer
     own = receipt is not None and receipt.body["session"] == facts.session
@@ -349,7 +320,6 @@ def _body(
         "previous": receipt.digest if own and receipt is not None else None,
         "session": facts.session,
         "sources": _sources(facts.authority),
-        "state": sorted(map(list, state.items())),
         "surface": surface.fingerprint,
         "used": dict(facts.used),
         "wire": projection.fingerprint,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import field, frozen
 
 from capstate.capabilities import Definition, NameRule
-from capstate.digest import Domain, canonical, fingerprint
+from capstate.digest import Domain, canonical, encode, fingerprint
 from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
@@ -174,25 +174,27 @@ def project(
     """Return where ``profile`` shows each callable tool (``docs/spec/surface.md`` section 5).
 
     Args:
+        surface: what may be called.
+        profile: the provider, and what it can do.
         retained: sequence numbers of the loads whose entry the history holds, in order of their place.
         opaque: (message id, issuer) of each opaque item in the history.
         previous: saves work and changes nothing.
     """
-    place = {load: n for n, load in enumerate(retained)} if profile.defers else {}
+    place = {load: n for n, load in reversed(list(enumerate(retained)))} if profile.defers else {}
     blocks = _blocks(surface, place, previous)
-    deferred = [placed for block in blocks.values() for placed in block.deferred]
-    if profile.needs_immediate and deferred and not any(block.immediate for block in blocks.values()):
-        blocks, deferred = _blocks(surface, {}, previous), []
-    deferred.sort(key=lambda placed: place[placed.mark.load] if placed.mark is not None else -1)
-    at = [place[placed.mark.load] for placed in deferred if placed.mark is not None]
-    ranks = {n: rank for rank, n in enumerate(sorted(set(at)))}
-    body = [
-        [profile.issuer.api, profile.defers],
+    if profile.needs_immediate and not any(block.immediate for block in blocks.values()):
+        blocks = _blocks(surface, {}, previous)
+    marked = [(place[p.mark.load], p) for b in blocks.values() for p in b.deferred if p.mark is not None]
+    marked.sort(key=lambda pair: pair[0])
+    ranks = {n: rank for rank, n in enumerate(dict.fromkeys(n for n, _ in marked))}
+    body = (
+        (profile.issuer.api, profile.defers),
         [block.digest for block in blocks.values() if block.immediate],
-        [[ranks[n], placed.wire, placed.definition.fingerprint] for n, placed in zip(at, deferred, strict=True)],
-    ]
+        [(ranks[n], placed.wire, placed.definition.fingerprint) for n, placed in marked],
+    )
+    deferred = tuple(placed for _, placed in marked)
     dropped = tuple(id_ for id_, issuer in opaque if issuer != profile.issuer.id)
-    return Projection(blocks, tuple(deferred), dropped, fingerprint(Domain.WIRE, canonical(body)))
+    return Projection(blocks, deferred, dropped, fingerprint(Domain.WIRE, canonical(body)))
 
 
 def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | None) -> dict[str, Block]:
@@ -213,17 +215,16 @@ def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | N
 def _block(view: View, live: tuple[int, ...]) -> Block:
     immediate: list[Placed] = []
     deferred: list[Placed] = []
-    for row in view.rows.values():
-        if row.reason is not None or row.wire is None:
-            continue
-        mark = row.mark
+    honoured = frozenset(live)
+    for wire, row in view.claims():
+        mark, definition = row.mark, row.definition
         if (
             mark is not None
-            and mark.sequence in live
-            and mark.definitions.get(row.definition.qualified) == row.definition.fingerprint
+            and mark.sequence in honoured
+            and mark.definitions[definition.qualified] == definition.fingerprint
         ):
-            deferred.append(Placed(row.definition, row.wire, Mark(mark.sequence, mark.at, mark.call)))
+            deferred.append(Placed(definition, wire, Mark(mark.sequence, mark.at, mark.call)))
         else:
-            immediate.append(Placed(row.definition, row.wire))
-    digest = fingerprint(Domain.WIRE, canonical([[p.wire, p.definition.fingerprint] for p in immediate]))
+            immediate.append(Placed(definition, wire))
+    digest = fingerprint(Domain.WIRE, encode([(p.wire, p.definition.fingerprint) for p in immediate]))
     return Block(view, live, tuple(immediate), tuple(deferred), digest)

@@ -11,24 +11,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from attrs import field, frozen
 
 from capstate.digest import Domain, canonical, fingerprint
-from capstate.errors import MalformedError, Reason
-from capstate.projection import Block, Placed
-from capstate.surface import View
+from capstate.errors import InvalidInputError, MalformedError, Reason
+from capstate.rows import ABSENT, HELD, IMMEDIATE, Action, Change, Rows, RowState, diff, summary
+
+__all__ = [
+    "ABSENT",
+    "FORMAT",
+    "HELD",
+    "IMMEDIATE",
+    "Action",
+    "Change",
+    "Kind",
+    "Receipt",
+    "RowState",
+    "Rows",
+    "diff",
+    "kinds",
+    "summary",
+]
 
 FORMAT = 1
 """Version of the receipt body."""
-
-IMMEDIATE = "immediate"
-"""Place of a callable tool that is not deferred."""
-WITHHELD = ""
-"""Place of a tool that is not callable."""
 
 
 class Kind(StrEnum):
@@ -42,96 +51,6 @@ class Kind(StrEnum):
     SCHEMA_CHANGED = "schema_changed"
     RECOVERED_TAIL = "recovered_tail"
     RECOVERED_HOLE = "recovered_hole"
-
-
-class Action(StrEnum):
-    """What happened to one tool between two epochs."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    REDEFINED = "redefined"
-    """Callable before and after, by another definition."""
-    MOVED = "moved"
-    """Callable before and after, at another place on the wire."""
-    WITHHELD = "withheld"
-    """Not callable before and after, for another reason."""
-
-
-class Change(NamedTuple):
-    """One tool's difference, and why: a :class:`~capstate.errors.Reason`, or the cause's own word."""
-
-    action: Action
-    tool: str
-    reason: str
-    decided_by: str = ""
-
-
-class RowState(NamedTuple):
-    """One tool of a receipt.
-
-    ``status`` is ``allow``, ``ask`` or a reason; ``place`` is :data:`IMMEDIATE`, :data:`WITHHELD`, or the mark
-    at which the tool is deferred, ``at ENTRY`` or ``call ID``.
-    """
-
-    name: str
-    definition: str
-    status: str
-    decided_by: str
-    place: str
-
-    @property
-    def callable(self) -> bool:
-        """Whether a model may call the tool."""
-        return self.place != WITHHELD
-
-
-@frozen(eq=False)
-class Rows:
-    """All rows of one group as stored: equal when the bytes are."""
-
-    group: str
-    encoded: bytes = field(repr=False)
-    digest: str
-
-    @classmethod
-    def of(cls, view: View, block: Block | None) -> Rows:
-        """Return the rows of a group and its placements."""
-        places = {p.definition.name: _place(p) for p in block.deferred} if block is not None else {}
-        rows = [
-            (name, r.definition.fingerprint, r.effect or "", r.decided_by, places.get(name, IMMEDIATE))
-            if r.reason is None
-            else (name, r.definition.fingerprint, r.reason, r.decided_by, WITHHELD)
-            for name, r in view.rows.items()
-        ]
-        encoded = canonical(rows)
-        return cls(view.group.id, encoded, fingerprint(Domain.BLOB, encoded))
-
-    @classmethod
-    def from_bytes(cls, group: str, encoded: bytes) -> Rows:
-        """Read stored rows.
-
-        Raises:
-            MalformedError: they are no rows.
-        """
-        rows = cls(group, encoded, fingerprint(Domain.BLOB, encoded))
-        rows.by_name()
-        return rows
-
-    def by_name(self) -> dict[str, RowState]:
-        """Return the rows by tool name. Raises MalformedError."""
-        try:
-            rows = [RowState(*row) for row in orjson.loads(self.encoded)]
-        except (ValueError, TypeError) as error:
-            raise MalformedError(f"rows of group {self.group!r}", "rows of five fields", str(error)) from error
-        if not all(type(value) is str for row in rows for value in row):
-            raise MalformedError(f"rows of group {self.group!r}", "text only", "something else")
-        return {row.name: row for row in rows}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rows) and (self.group, self.digest) == (other.group, other.digest)
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
 
 
 @frozen(eq=False)
@@ -165,27 +84,14 @@ class Receipt:
         Raises:
             MalformedError: the bytes are no receipt, are not canonical, or rows are missing or altered.
         """
-        try:
-            body = orjson.loads(encoded)
-        except orjson.JSONDecodeError as error:
-            raise MalformedError("receipt", "canonical JSON", str(error)) from error
-        if not isinstance(body, dict) or body.get("format") != FORMAT:
-            raise MalformedError("receipt", f"an object of format {FORMAT}", type(body).__name__)
-        if canonical(body, place="receipt") != encoded:
-            raise MalformedError("receipt", "canonical bytes", "another encoding")
+        body = _body(encoded)
         rows: dict[str, Rows] = {}
-        groups = body.get("groups")
-        if not isinstance(groups, list):
-            raise MalformedError("receipt.groups", "a list", groups)
-        for pair in groups:
-            if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-                raise MalformedError("receipt.groups", "[group, digest] pairs", pair)
-            found = blob(pair[1])
-            if found is None or fingerprint(Domain.BLOB, found) != pair[1]:
-                raise MalformedError(
-                    f"rows of group {pair[0]!r}", pair[1], "nothing" if found is None else "other bytes"
-                )
-            rows[pair[0]] = Rows.from_bytes(pair[0], found)
+        for group, digest in body["groups"]:
+            found = blob(digest)
+            if found is None or fingerprint(Domain.BLOB, found) != digest:
+                got = "nothing" if found is None else "other bytes"
+                raise MalformedError(f"rows of group {group!r}", digest, got)
+            rows[group] = Rows.from_bytes(group, found)
         return cls(encoded, fingerprint(Domain.RECEIPT, encoded), body, rows, ())
 
     def to_json(self) -> dict[str, Any]:
@@ -223,73 +129,52 @@ class Receipt:
         return hash(self.digest)
 
 
-def diff(before: Mapping[str, Rows], after: Mapping[str, Rows], moved: str = "") -> tuple[Change, ...]:
-    """Return how the rows ``after`` differ from those ``before``; ``moved`` says why places changed."""
-    changes: list[Change] = []
-    for group in sorted(before.keys() | after.keys()):
-        old, new = before.get(group), after.get(group)
-        if old == new:
-            continue
-        was = old.by_name() if old is not None else {}
-        now = new.by_name() if new is not None else {}
-        for name in sorted(was.keys() | now.keys()):
-            change = _change(f"{group}/{name}", was.get(name), now.get(name), moved)
-            if change is not None:
-                changes.append(change)
-    return tuple(changes)
+def _body(encoded: bytes) -> dict[str, Any]:
+    """Return the parsed body, checked as far as this library reads it. Raises MalformedError."""
+    try:
+        body = orjson.loads(encoded)
+    except orjson.JSONDecodeError as error:
+        raise MalformedError("receipt", "canonical JSON", str(error)) from error
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise MalformedError("receipt", f"an object of format {FORMAT}", type(body).__name__)
+    for name, (expected, good) in _SHAPES.items():
+        if name not in body or not good(body[name]):
+            raise MalformedError(f"receipt.{name}", expected, body.get(name))
+    try:
+        again = canonical(body, place="receipt")
+    except InvalidInputError as error:
+        raise MalformedError("receipt", error.expected, error.got) from error
+    if again != encoded:
+        raise MalformedError("receipt", "canonical bytes", "another encoding")
+    return body
 
 
-def _place(placed: Placed) -> str:
-    mark = placed.mark
-    if mark is None:
-        return IMMEDIATE
-    return f"at {mark.at}" if mark.at is not None else f"call {mark.call}"
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
-_BACK: dict[str, str] = {
-    Reason.NOT_LOADED: "load",
-    Reason.RESOURCE_UNAVAILABLE: "resource_back",
-    Reason.NOT_AUTHORISED: "authority",
-    Reason.POLICY_MISSING: "authority",
-    Reason.SCHEMA_CHANGED: "authority",
+def _is_texts(value: object, length: int | None = None) -> bool:
+    return isinstance(value, list) and length in (None, len(value)) and all(map(_is_text, value))
+
+
+def _is_pairs(value: object) -> bool:
+    if not isinstance(value, list) or not all(_is_texts(pair, 2) for pair in value):
+        return False
+    return len({pair[0] for pair in value}) == len(value)
+
+
+_SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "cause": ("text", _is_text),
+    "dropped": ("a list of text", _is_texts),
+    "epoch": ("a whole number from 0", lambda value: type(value) is int and value >= 0),
+    "groups": ("[group, digest] pairs, each group once", _is_pairs),
+    "issuer": ("provider, API, model, account", lambda value: _is_texts(value, 4)),
+    "kinds": ("a list of text", _is_texts),
+    "reasons": ("a list of text", _is_texts),
+    "session": ("text", _is_text),
+    "state": ("[component, digest] pairs, each component once", _is_pairs),
 }
-
-
-def _change(tool: str, was: RowState | None, now: RowState | None, moved: str) -> Change | None:
-    if was == now:
-        return None
-    before, after = was is not None and was.callable, now is not None and now.callable
-    if before and after and was is not None and now is not None:
-        if was.definition != now.definition:
-            return Change(Action.REDEFINED, tool, "list_changed", now.decided_by)
-        if was.place != now.place:
-            return Change(Action.MOVED, tool, moved or "load", now.decided_by)
-        return Change(Action.WITHHELD, tool, "authority", now.decided_by) if was.status != now.status else None
-    if after and now is not None:
-        return Change(Action.ADDED, tool, _BACK.get(was.status, was.status) if was else "list_changed", now.decided_by)
-    why, by = (_lost(now), now.decided_by) if now is not None else ("list_changed", "")
-    if before:
-        return Change(Action.REMOVED, tool, why, by)
-    return Change(Action.WITHHELD, tool, why, by)
-
-
-def _lost(now: RowState) -> str:
-    if now.status == Reason.NOT_AUTHORISED:
-        return "parent_ceiling" if now.decided_by.startswith("parent") else "authority"
-    return "unload" if now.status == Reason.NOT_LOADED else now.status
-
-
-def summary(changes: Iterable[Change], rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> list[list[str]]:
-    """Return ``changes`` as [action, target, reason, decided by], whole groups as ``group/*``."""
-    out: list[list[str]] = []
-    for group, found in groupby(changes, key=lambda change: change.tool.partition("/")[0]):
-        listed = list(found)
-        first = listed[0]
-        members = {name for side in (rows.get(group), before.get(group)) if side is not None for name in side.by_name()}
-        if len(listed) == len(members) and all(c._replace(tool="") == first._replace(tool="") for c in listed):
-            listed = [first._replace(tool=f"{group}/*")]
-        out.extend([str(c.action), c.tool, c.reason, c.decided_by] for c in listed)
-    return out
+"""What this library reads of an older receipt."""
 
 
 def kinds(changes: Iterable[Change], *, boundary: bool, degraded: bool, damage: Iterable[str]) -> list[str]:

@@ -28,7 +28,10 @@ import pytest
 
 from tests.mutants import ROOT, Mutant, mutants
 
-CORE = ["errors", "digest", "capabilities", "authority", "surface", "projection", "receipts", "epochs"]
+CORE = [
+    "errors", "digest", "capabilities", "grants", "authority", "loads", "surface", "projection", "rows", "receipts",
+    "archive", "epochs",
+]  # fmt: skip
 LISTED = Path(__file__).with_name("mutation-survivors.toml")
 MEMORY_LIMIT = 4 << 30  # bytes of address space; a mutant that grows without end dies of it
 FORKS = multiprocessing.get_context("forkserver")

@@ -21,7 +21,10 @@ PACKAGE = Path(capstate.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-CORE = ["errors", "digest", "capabilities", "authority", "surface", "projection", "receipts", "epochs"]
+CORE = [
+    "errors", "digest", "capabilities", "grants", "authority", "loads", "surface", "projection", "rows", "receipts",
+    "archive", "epochs",
+]  # fmt: skip
 CORE_MODULES = [PACKAGE / f"{name}.py" for name in CORE if (PACKAGE / f"{name}.py").exists()]
 CORE_MAY_IMPORT = {
     "__future__", "abc", "attrs", "base64", "bisect", "blake3", "capstate", "collections", "enum", "functools", "hmac",

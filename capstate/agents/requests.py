@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _WRAPPERS = ("body", "request", "attributes")
 _DEPTH = 4
-_ASKED = 256
+_ASKED = 64
 """How many texts and call ids of a body are compared with a session; the newest ones."""
 _LINES = (".jsonl", ".ndjson")
 
@@ -43,7 +44,7 @@ class Request:
         session: id of the session, and ``leaf`` the entry that the request answered, where the record says.
         registered: tools that existed; None if unknown.
         authorised: who may was recorded; None if unknown.
-        wire: what the body makes callable; None if it cannot be read.
+        wire: what the body makes callable, without the definitions; None if it cannot be read.
         definitions: fingerprints of the definitions on the wire, by name.
         asked: newest texts and call ids of the body, oldest first.
         recorded: ``wire`` is the agent's own record, not a body.
@@ -214,8 +215,8 @@ def _request(record: Record, file: Path, turn: int, damage: list[Damage]) -> Req
         leaf=_text(runtime.get("leafId")),
         registered=_filled(runtime.get("registered")),
         authorised=_filled(runtime.get("authorised")),
-        wire=wire,
-        definitions={} if wire is None else {n: _print(d) for n, d in wire.definitions.items()},
+        wire=None if wire is None else evolve(wire, definitions={}),
+        definitions={} if wire is None else {n: sys.intern(_print(d)) for n, d in wire.definitions.items()},
         asked=asked(body),
         file=file.name,
         line=record.line,

@@ -1,4 +1,4 @@
-"""Which entry of which session a request answered.
+"""Which entry of which session a request answered, and the path that leads there.
 
 A record may say it (session and leaf). Where it does not, the newest texts and call ids of the body are compared
 with the path of each entry that the model answered; the longest common end wins.
@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from capstate.agents.pi import Entry, Session
+from capstate.agents.pi import Entry, Event, EventReader, Session
 from capstate.agents.requests import Request, call_token
 
-_FAR = 256
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from capstate.policy import Policy
+
+_FAR = 64
 _TRIED = 4096
 """How many places are compared for one body, so that a hostile session costs bounded time."""
 
@@ -25,6 +32,52 @@ class Place:
 
     session: Session
     leaf: str
+
+
+@frozen
+class Walk:
+    """The path of a place. The lists are shared and grow with the next place on the same path."""
+
+    path: Sequence[Entry] = ()
+    ids: AbstractSet[str] = frozenset()
+    events: Sequence[Event] = ()
+
+
+class Walks:
+    """Follows paths; a session that is asked again further down is not walked from its root again."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._last: dict[Path, tuple[list[Entry], set[str], list[Event], EventReader]] = {}
+
+    def to(self, place: Place | None) -> Walk:
+        """Return the walk to ``place``; valid until the next call."""
+        if place is None:
+            return Walk()
+        session = place.session
+        path, ids, found, reader = self._last.get(session.path, ([], set(), [], EventReader(self.policy)))
+        new = _below(session, place.leaf, ids)
+        if path and (not new or new[0].parent != path[-1].id) and place.leaf != path[-1].id:
+            path, ids, found, reader = [], set(), [], EventReader(self.policy)
+            new = list(session.walk(place.leaf))
+        start = len(path)
+        path.extend(new)
+        ids.update(e.id for e in new)
+        found.extend(reader.follow(path, start))
+        self._last[session.path] = path, ids, found, reader
+        return Walk(path, ids, found)
+
+
+def _below(session: Session, leaf: str, known: AbstractSet[str]) -> list[Entry]:
+    """Return the entries on the path of ``leaf`` down from the last known one."""
+    found: list[Entry] = []
+    seen: set[str] = set()
+    at: str | None = leaf
+    while at is not None and at in session.entries and at not in known and at not in seen:
+        seen.add(at)
+        found.append(session.entries[at])
+        at = found[-1].parent
+    return found[::-1]
 
 
 class Places:

@@ -6,6 +6,7 @@ Not here: how it differs from the request before (:mod:`capstate.audit.changes`)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from attrs import field, frozen
 
 from capstate.agents.pi import Entry, Event, EventKind, Session, boundary, events
 from capstate.agents.requests import Request
-from capstate.audit.places import Place, Places
+from capstate.audit.places import Place, Places, Walks
 from capstate.audit.should import Should, derive
 from capstate.findings import Grade
 
@@ -37,7 +38,7 @@ class Turn:
 
     Attributes:
         lineage: what this request goes on from: a session, else a process.
-        path: ids of the entries from root to leaf; empty without a session.
+        path: ids of the entries from root to leaf, while this turn is judged; empty without a session.
         last: by name, the last event on the path that covers it.
         may: whether a name is authorised; None if nobody knows.
     """
@@ -45,7 +46,7 @@ class Turn:
     request: Request
     place: Place | None
     lineage: str
-    path: frozenset[str] = field(repr=False)
+    path: AbstractSet[str] = field(repr=False)
     compaction: str | None
     last: Mapping[str, Event] = field(repr=False)
     should: Should
@@ -89,6 +90,7 @@ class Turns:
     def __init__(self, policy: Policy, sessions: Sequence[Session], requests: Sequence[Request]) -> None:
         self.policy = policy
         self.places = Places(sessions)
+        self._walks = Walks(policy)
         self._defer = {(r.api, r.model) for r in requests if r.wire and (r.wire.deferred or r.wire.unloaded)}
         self._seen: set[str] = set()
         self._start: dict[str, frozenset[str]] = {}
@@ -103,8 +105,8 @@ class Turns:
         place = self.places.find(request)
         if place is None and not acts:
             place = before.place if before is not None else self.places.only()
-        path = place.session.walk(place.leaf) if place is not None else ()
-        happened = events(path, self.policy)
+        walk = self._walks.to(place)
+        path, happened = walk.path, walk.events
         callable_ = request.wire.effective if request.wire is not None else None
         self._seen |= callable_ or set()
         resident = self._resident(request, place, callable_ if acts else None, happened)
@@ -124,7 +126,7 @@ class Turns:
             request=request,
             place=place,
             lineage=_lineage(request, place),
-            path=frozenset(e.id for e in path),
+            path=walk.ids,
             compaction=next((e.id for e in reversed(path) if e.type == "compaction"), None),
             last={name: event for event in happened for name in event.names},
             should=should,
@@ -171,6 +173,8 @@ class Turns:
     ) -> Should:
         registered = request.registered
         catalog = {n for names in self.policy.groups.values() for n in names}
+        if request.wire is None:
+            catalog |= set(resident)  # nothing was shown that could leave one out
         catalog |= self._seen | (registered or set()) | {n for event in happened for n in event.names}
         retained = boundary(path).retained
         project = partial(

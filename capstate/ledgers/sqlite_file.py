@@ -98,7 +98,8 @@ def open_writer(path: Path, wait: float) -> sqlite3.Connection:
         _create(path)
         db = _connect(path, "mode=rw", wait)
         try:
-            version = _version(db, path)  # before anything changes a file that may not be ours
+            with _snapshot(db):  # before anything changes a file that may not be ours
+                version = _version(db, path)
             _write_ahead(db, path, wait)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves data in the drive's cache
@@ -136,8 +137,11 @@ def open_reader(path: Path, wait: float) -> tuple[sqlite3.Connection, bool]:
 def _checked_reader(path: Path, mode: str, wait: float) -> sqlite3.Connection:
     db = _connect(path, mode, wait)
     try:
-        if _version(db, path) == len(MIGRATIONS):
-            _check_schema(db, path)
+        with _snapshot(db):
+            version = _version(db, path)
+            if version == len(MIGRATIONS):
+                _check_schema(db, path)
+        if version == len(MIGRATIONS):
             db.execute("PRAGMA query_only = ON")
             return db
     except BaseException:
@@ -184,6 +188,14 @@ def _write_ahead(db: sqlite3.Connection, path: Path, wait: float) -> None:
             time.sleep(_PAUSE)
     if mode != "wal":
         raise LedgerUnavailableError(f"{path}: its file system has no write-ahead log (journal mode {mode})")
+
+
+@contextmanager
+def _snapshot(db: sqlite3.Connection) -> Iterator[None]:
+    """Read one state of the file, not half of it from before and half from after another process created it."""
+    db.execute("BEGIN")
+    yield
+    db.execute("COMMIT")
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:

@@ -29,13 +29,13 @@ class Story:
         self.leaf: str | None = None
         self.count = 0
 
-    def add(self, type: str, /, parent: str | None = "", **fields: Any) -> str:
+    def add(self, kind: str, /, parent: str | None = "", **fields: Any) -> str:
         self.count += 1
-        id = fields.pop("id", f"e{self.count}")
-        row = {"type": type, "id": id, "parentId": self.leaf if parent == "" else parent, "timestamp": "t", **fields}
+        name = str(fields.pop("id", f"e{self.count}"))
+        row = {"type": kind, "id": name, "parentId": self.leaf if parent == "" else parent, "timestamp": "t", **fields}
         self.lines.append(row)
-        self.leaf = id
-        return str(id)
+        self.leaf = name
+        return name
 
     def say(self, role: str, /, parent: str | None = "", **fields: Any) -> str:
         return self.add("message", parent, message={"role": role, "timestamp": self.count, **fields})
@@ -49,7 +49,7 @@ class Story:
         return self.say("assistant", content=blocks, api="anthropic-messages", model="m", stopReason="toolUse")
 
     def result(self, tool: str, call: str, *, error: bool = False, added: list[str] | None = None) -> str:
-        more = {} if added is None else {"addedToolNames": added}
+        more: dict[str, Any] = {} if added is None else {"addedToolNames": added}
         return self.say("toolResult", toolCallId=call, toolName=tool, content=[], isError=error, **more)
 
     def run(self, tool: str, *, error: bool = False, added: list[str] | None = None, **arguments: Any) -> str:

@@ -14,8 +14,7 @@ from capstate.agents.lines import Damage, decode, records
 from capstate.agents.pi import boundary, broken_trace, events, read_session, recorded
 from capstate.audit import audit_paths, project_session
 from capstate.errors import InvalidInputError, MalformedError
-
-from .files import HEADER, POLICY, Story
+from tests.agents.files import HEADER, POLICY, Story
 
 GIT = ["git_log", "git_blame"]
 
@@ -26,8 +25,8 @@ def raw(folder: Path, *lines: str, end: str = "\n") -> Path:
     return path
 
 
-def entry(id: str, parent: str | None = None, **more: object) -> str:
-    return json.dumps({"type": "custom", "id": id, "parentId": parent, "customType": "x", **more}, separators=(",", ":"))
+def entry(name: str, parent: str | None = None, **more: object) -> str:
+    return json.dumps({"type": "custom", "id": name, "parentId": parent, **more}, separators=(",", ":"))
 
 
 def kinds(path: Path) -> list[str]:
@@ -117,7 +116,9 @@ class TestLines:
     def test_empty_lines_and_a_mark_of_byte_order_are_nothing(self, tmp_path: Path) -> None:
         """Blank lines, CRLF and a BOM do no harm."""
         path = tmp_path / "s.jsonl"
-        path.write_bytes(b"\xef\xbb\xbf" + json.dumps(HEADER).encode() + b"\r\n\n  \r\n" + entry("a").encode() + b"\r\n")
+        path.write_bytes(
+            b"\xef\xbb\xbf" + json.dumps(HEADER).encode() + b"\r\n\n  \r\n" + entry("a").encode() + b"\r\n"
+        )
         assert (kinds(path), read_session(path).leaf) == ([], "a")
 
     def test_a_long_line_is_skipped_in_bounded_memory(self, tmp_path: Path) -> None:
@@ -265,13 +266,12 @@ fields = st.sampled_from(
 types = st.sampled_from(["message", "compaction", "active_tools_change", "leaf", "label", "context_edit", "custom"])
 said = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "toolResult", "system"]) | junk},
-    optional={
-        name: junk
-        for name in ("content", "toolCallId", "toolName", "addedToolNames", "toolsAdded", "toolsRemoved", "timestamp")
-    },
+    optional=dict.fromkeys(
+        ("content", "toolCallId", "toolName", "addedToolNames", "toolsAdded", "toolsRemoved", "timestamp"), junk
+    ),
 )
 rows = st.builds(
-    lambda type, more, message: {"type": type, **more, **({} if message is None else {"message": message})},
+    lambda kind, more, message: {"type": kind, **more, **({} if message is None else {"message": message})},
     types | junk,
     st.dictionaries(fields, junk | st.sampled_from(["a", "b"]), max_size=6),
     st.none() | said,
@@ -279,7 +279,9 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=8), st.sampled_from([1, 2, 3, 4, None, "x"]))
-def test_wrong_types_anywhere_give_only_our_errors(tmp_path_factory: pytest.TempPathFactory, lines: list, version: object) -> None:
+def test_wrong_types_anywhere_give_only_our_errors(
+    tmp_path_factory: pytest.TempPathFactory, lines: list, version: object
+) -> None:
     """Records whose fields have any type are read, counted as damage or refused."""
     path = tmp_path_factory.mktemp("junk") / "s.jsonl"
     header = {"type": "session", "id": "s", "version": version}
@@ -294,3 +296,12 @@ def test_records_reports_into_the_list_it_is_given(tmp_path: Path) -> None:
     found: list[Damage] = []
     assert [r.value for r in records(path, found)] == [{"a": 1}]
     assert [(d.kind.value, d.line) for d in found] == [("not_json", 2)]
+
+
+@pytest.mark.parametrize("piece", ['{"type":', '{"type":1}', '{"type":"\\ud800"', '[{"type":', '{"kind":"a"},'])
+def test_a_long_hostile_line_takes_linear_time(tmp_path: Path, piece: str) -> None:
+    """Two million bytes of beginnings of records are one row of damage."""
+    path = raw(tmp_path, entry("a"), piece * (2_000_000 // len(piece)), entry("z", "a"))
+    session = read_session(path)
+    assert session.leaf == "z"
+    assert len(session.damage) == 1

@@ -10,11 +10,20 @@ import pytest
 
 from capstate.audit import audit_paths
 from capstate.policy import read_policy
-
-from .recordings import EXPECTED, FOLDERS, baseline, callable_by_notes, names, ran_not_authorised, said, table
+from tests.audit.recordings import (
+    EXPECTED,
+    FOLDERS,
+    baseline,
+    callable_by_notes,
+    names,
+    ran_not_authorised,
+    said,
+    table,
+)
 
 Rows = list[dict[str, Any]]
 each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+WEB = {"web_fetch": "87b91469", "web_search": "87b91469"}
 BY_TURN = ("lost", "never_loaded", "unexplained")
 
 
@@ -188,7 +197,7 @@ def test_one_definition_less_is_seen(folder: Path, tmp_path: Path) -> None:
         ("s01c-retained-tail-harness-0.83", 7, {"git_log": "e003cd9d", "git_blame": "e003cd9d"}),
         ("s02-load-point-compacted", 8, {}),
         ("s02b-one-point-compacted-one-kept", 11, {"web_fetch": "6f51ca45", "web_search": "6f51ca45"}),
-        ("s05a-reopen-start-policy-narrow", 9, dict.fromkeys(("git_log", "git_blame"), "2b1cd687") | dict.fromkeys(("web_fetch", "web_search"), "87b91469")),
+        ("s05a-reopen-start-policy-narrow", 9, {"git_log": "2b1cd687", "git_blame": "2b1cd687", **WEB}),
         ("s07-provider-switch", 5, {}),
         ("s07-provider-switch", 8, {"git_log": "f4000df3", "git_blame": "f4000df3"}),
         ("s07-provider-switch", 9, {}),

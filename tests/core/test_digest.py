@@ -45,8 +45,6 @@ def test_canonical_bytes_do_not_depend_on_order(value: dict[str, Any]) -> None:
         (True, True),
         (SAFE, True),
         (-SAFE, True),
-        (SAFE + 1, False),
-        (-SAFE - 1, False),
         (1.5, False),
         ([1, ("a", None)], True),
         ((1, [1.5]), False),
@@ -60,7 +58,7 @@ def test_canonical_bytes_do_not_depend_on_order(value: dict[str, Any]) -> None:
     ids=ascii,
 )
 def test_the_fast_way_is_taken_where_it_is_safe(value: object, fast: bool) -> None:
-    """It is for values of which both writers make the same bytes, and for all such values but fractions."""
+    """It is for values of which both writers make the same bytes; orjson itself refuses what is no I-JSON number."""
     assert bool(_plain(value)) is fast
 
 

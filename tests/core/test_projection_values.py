@@ -39,7 +39,17 @@ def test_placed_is_immediate_without_a_mark() -> None:
     placed = Placed(definition, "w")
 
     assert placed.mark is None
-    assert Projection((placed,), ()) != Projection((), (Placed(definition, "w", Mark(1, None, None)),))
+    assert placed != Placed(definition, "w", Mark(1, None, None))
+
+
+def test_projections_are_compared_by_fingerprint() -> None:
+    """What rendering depends on is in it, and nothing else is compared."""
+    one, same, other = Projection({}, (), (), "a"), Projection({}, (), ("x",), "a"), Projection({}, (), (), "b")
+
+    assert one == same
+    assert len({one, same, other}) == 2
+    assert one != other
+    assert one != "a"
 
 
 def test_equal_arguments_have_one_digest() -> None:

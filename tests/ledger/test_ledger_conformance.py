@@ -151,7 +151,8 @@ class _ChecksNoBlobs(_Wrong):
     [
         (_IgnoresExpect, "wrong_head"), (_IgnoresTokens, "old_writers"), (_TwoWriters, "one_writer"),
         (_TwoWriters, "one_of_many"), (_ForgetsSeals, "bytes_come_back"), (_WritesBeforeThePool, "all_or_nothing"),
-        (_LastPoolWinsAfterAPause, "never_over"), (_LastPoolWins, "all_or_nothing"), (_RevisionOfOwnWrites, "revisions"),
+        (_LastPoolWinsAfterAPause, "never_over"), (_LastPoolWins, "all_or_nothing"),
+        (_RevisionOfOwnWrites, "revisions"),
         (_RepairCutsAnything, "repairs"), (_PostOutsideTheTransaction, "failing_posts"), (_FoldsCase, "chain_ids"),
         (_CloseKeepsLocks, "closing"), (_ChecksNoBlobs, "all_or_nothing"),
     ],

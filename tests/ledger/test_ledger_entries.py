@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from subprocess import run
 from typing import Any
@@ -17,12 +16,12 @@ from capstate.errors import CapstateError, InvalidInputError, LedgerFormatError,
 from capstate.ledger import Head, Record, Stored, chain_entries, decode, torn
 from tests.ledger.rows import KEY, honest
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-9e15, 9e15)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-9e15, 9e15) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 def row(content: object, sequence: int = 0) -> Stored:
@@ -35,7 +34,7 @@ def raw(stored: bytes, sequence: int = 0) -> Stored:
     return Stored(sequence, stored, fingerprint(Domain.ENTRY, stored))
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON, max_size=5), st.booleans())
+@given(st.dictionaries(TEXT, JSON, max_size=5), st.booleans())
 def test_an_entry_is_read_back_as_it_was_built(body: dict[str, Any], posted: bool) -> None:
     """Decoding the stored row gives the entry that was built, with its seal valid under its key only."""
     (entry,) = chain_entries(
@@ -82,17 +81,20 @@ def test_a_seal_binds_chain_place_link_and_bytes(where: str) -> None:
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        ({"at": -1}, "at"), ({"at": True}, "at"), ({"at": 1.0}, "at"), ({"token": -1}, "token"), ({"token": 0}, "token"),
+        ({"at": -1}, "at"), ({"at": True}, "at"), ({"at": 1.0}, "at"),
+        ({"token": -1}, "token"), ({"token": 0}, "token"),
         ({"posted": True}, "token"), ({"key": b"short"}, "key"), ({"key": "x" * 32}, "key"),
         ({"records": [Record("", {})]}, "kind"), ({"records": [Record("k", [])]}, "body"),  # type: ignore[arg-type]
-        ({"records": [Record("k", {"x": float("nan")})]}, "record 0"), ({"records": [Record("k", {"x": 2**53})]}, "record 0"),
+        ({"records": [Record("k", {"x": float("nan")})]}, "record 0"),
+        ({"records": [Record("k", {"x": 2**53})]}, "record 0"),
         ({"records": [Record("k", {"x": 2.0**53})]}, "record 0"),
-        ({"records": [Record("k", {"x": "\ud800"})]}, "record 0"), ({"records": [Record("k", {"x": object()})]}, "record 0"),
+        ({"records": [Record("k", {"x": "\ud800"})]}, "record 0"),
+        ({"records": [Record("k", {"x": object()})]}, "record 0"),
         ({"chain": ""}, "chain"), ({"chain": "\ud800"}, "chain"),
     ],
 )  # fmt: skip
 def test_what_is_no_entry_is_not_built(change: dict[str, Any], place: str) -> None:
-    """Wrong kinds of values, bodies that are no I-JSON, posts with a token and appends without are the caller's error."""
+    """Wrong kinds of values, bodies beyond I-JSON, posts with a token, appends without: the caller's error."""
     chain = change.pop("chain", "s")
     records = change.pop("records", [Record("k", {})])
 
@@ -103,7 +105,8 @@ def test_what_is_no_entry_is_not_built(change: dict[str, Any], place: str) -> No
 
 
 GOOD: dict[str, Any] = {
-    "at": 1, "body": {}, "chain": "s", "format": 1, "kind": "k", "posted": False, "previous": None, "sequence": 0, "token": 1,
+    "at": 1, "body": {}, "chain": "s", "format": 1, "kind": "k", "posted": False, "previous": None,
+    "sequence": 0, "token": 1,
 }  # fmt: skip
 
 
@@ -112,7 +115,8 @@ GOOD: dict[str, Any] = {
     [
         {"at": "1"}, {"at": -1}, {"at": 1.5}, {"at": None}, {"body": []}, {"body": None}, {"chain": "t"}, {"chain": 1},
         {"format": "1"}, {"format": None}, {"format": True}, {"kind": ""}, {"kind": 1}, {"posted": 0}, {"posted": True},
-        {"posted": None}, {"previous": ""}, {"previous": "b3:x"}, {"sequence": 1}, {"sequence": True}, {"sequence": "0"},
+        {"posted": None}, {"previous": ""}, {"previous": "b3:x"}, {"sequence": 1},
+        {"sequence": True}, {"sequence": "0"},
         {"token": 0}, {"token": -1}, {"token": "1"}, {"token": False}, {"extra": 1},
     ],
 )  # fmt: skip
@@ -146,9 +150,10 @@ def test_an_unknown_format_is_its_own_error(version: int) -> None:
     [
         lambda text: text.replace(",", ", ", 1), lambda text: text + "\n", lambda text: "\ufeff" + text,
         lambda text: text.replace('"at":1', '"at":1.0'), lambda text: text.replace('"at":1', '"at":1,"at":1'),
-        lambda text: text.replace('"kind":"k"', '"kind":"\\u006b"'), lambda text: json.dumps(GOOD, separators=(",", ":"), sort_keys=False)[:-1] + ',"at":2}',
+        lambda text: text.replace('"kind":"k"', '"kind":"\\u006b"'), lambda text: text[:-1] + ',"at":2}',
         lambda text: text.replace('{"at":1,"body":{},', '{"body":{},"at":1,'),
-        lambda text: text.replace('"body":{}', '"body":{"x":-0.0}'), lambda text: text.replace('"body":{}', '"body":{"x":1e400}'),
+        lambda text: text.replace('"body":{}', '"body":{"x":-0.0}'),
+        lambda text: text.replace('"body":{}', '"body":{"x":1e400}'),
         lambda text: text.replace('"body":{}', '"body":{"x":100000000000000000000000}'),
         lambda text: text.replace('"body":{}', '"body":{"x":' + "[" * 600 + "]" * 600 + "}"),
         lambda text: text.replace('"body":{}', '"body":{"x":"\\ud800"}'),
@@ -185,13 +190,13 @@ def test_hostile_bytes_give_only_our_errors(stored: bytes, sequence: int) -> Non
     try:
         entry = decode(hostile, "s")
     except CapstateError as error:
-        assert isinstance(error, MalformedError | LedgerFormatError)
+        assert type(error) in (MalformedError, LedgerFormatError)
     else:
         assert (stored, sequence) == (entry.stored, entry.sequence)
 
 
 def test_the_port_is_imported_without_sqlite() -> None:
     """``import capstate.ledger`` and the ledger in memory load no database and no file lock."""
-    code = "import sys, capstate.ledger, capstate.ledgers.memory; print('sqlite3' in sys.modules, 'fcntl' in sys.modules)"
+    code = "import sys, capstate.ledger, capstate.ledgers.memory; print({'sqlite3', 'fcntl'} & set(sys.modules))"
 
-    assert "False False\n" == run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "set()\n" == run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -36,6 +36,9 @@ def lock():
     writer = ledger.lock("s")
     return writer.token
 
+def unlock():
+    writer.close()
+
 def read():
     global head
     head = ledger.head("s")
@@ -60,12 +63,14 @@ def posts():
     return "done"
 
 def fork():
-    # a child that outlives its parent, as a tool server does
+    # a child that outlives its parent, as a tool server does; it writes to the pipe once it runs
+    ready, running = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.stdin.close(); os.close(1); os.open(os.devnull, os.O_WRONLY)
+        os.close(0); os.close(1); os.write(running, b".")
         import time; time.sleep(600)
         os._exit(0)
+    os.read(ready, 1)
     return child
 
 for line in sys.stdin:
@@ -131,16 +136,14 @@ def actor(path: Path) -> Iterator[Callable[[], Actor]]:
 
 
 def test_two_processes_race_for_one_chain(actor: Callable[[], Actor]) -> None:
-    """At the first start of a new file and at each later try, exactly one of two gets the lock."""
+    """From the first start on a new file on, exactly one of two gets the lock in each round, with the next token."""
     pair = (actor(), actor())
-    for _ in range(20):
+    for number in range(1, 21):
         for each in pair:
             each.begin("lock")
-        answers = sorted(each.answer() for each in pair)
-        if answers[0].isdigit() and answers[1] == "SessionLockedError":
-            break
-    assert answers[1] == "SessionLockedError"
-    assert answers[0] == "1"
+        answers = {each.answer(): each for each in pair}
+        assert {str(number), "SessionLockedError"} == set(answers)
+        answers[str(number)].do("unlock")
 
 
 def test_a_killed_owner_frees_its_chain(actor: Callable[[], Actor]) -> None:

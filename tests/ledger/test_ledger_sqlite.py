@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +63,7 @@ def edit(path: Path, statement: str, *values: Any) -> None:
 
 
 def test_files_are_private_and_beside_the_database(path: Path) -> None:
-    """The database and its locks are for their owner alone, and a lock's name does not depend on what is legal in one."""
+    """The database and its locks are for their owner alone, and any chain id has a lock file in the folder of locks."""
     with closing(SQLiteLedger(path)) as ledger, ledger.lock("../../etc/passwd"):
         names = sorted(entry.name for entry in path.parent.iterdir())
         locks = list(path.with_name(path.name + "-locks").iterdir())
@@ -88,14 +90,50 @@ from capstate.ledger import Record, chain_entries
 from capstate.ledgers.sqlite import SQLiteLedger
 ledger = SQLiteLedger(sys.argv[1]); writer = ledger.lock("s"); head = None
 for n in range(7):
-    head = ledger.append("s", chain_entries("s", head, [Record("x", {})], at=1, token=writer.token), expect=head, writer=writer)
+    rows = chain_entries("s", head, [Record("x", {})], at=1, token=writer.token)
+    head = ledger.append("s", rows, expect=head, writer=writer)
 print(head.digest, flush=True); os.kill(os.getpid(), signal.SIGKILL)
 """
-    died = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, cwd=HERE)
+    command = [sys.executable, "-c", code, str(path)]
+    died = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
 
     assert -signal.SIGKILL == died.returncode
     with closing(SQLiteLedger(path)) as ledger:
         assert Head(6, died.stdout.strip()) == ledger.head("s")
+
+
+def test_many_may_create_one_file_at_once(tmp_path: Path) -> None:
+    """Whoever opens a file while another creates it gets the same ledger, for writing at once, for reading soon."""
+
+    def open_and_post(path: Path) -> int:
+        with closing(SQLiteLedger(path)) as ledger, closing(SQLiteLedger(path, read_only=True)):
+            return ledger.post(
+                "s", lambda head: chain_entries("s", head, [Record("d", {})], at=1, posted=True)
+            ).sequence
+
+    with ThreadPoolExecutor(6) as pool:
+        for number in range(10):
+            paths = [tmp_path / f"{number}.db"] * 6
+            assert list(range(6)) == sorted(pool.map(open_and_post, paths))
+
+
+def test_a_file_created_between_two_looks_is_a_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process makes the ledger right after this one saw that the file has no owner: it is no stranger's."""
+    real, others = sqlite3.connect, list[str]()
+
+    class Interrupted(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql == "PRAGMA user_version" and not others:
+                others.append(sql)
+                monkeypatch.setattr(sqlite3, "connect", real)
+                with suppress(LedgerUnavailableError):  # it may have to wait for us; then it comes too late
+                    SQLiteLedger(path, wait=0.1).close()
+            return super().execute(sql, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(real, factory=Interrupted))
+    with closing(SQLiteLedger(path)) as ledger:
+        assert () == ledger.chains()
+    assert others
 
 
 @pytest.mark.parametrize("bad", ["", ":memory:", "file:x", "sqlite:///x", "a\0b", b"x"])
@@ -263,7 +301,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, ({200_000}, resource.RLIM_INFINITY))
 value = b"x" * 1_000_000
 rows = chain_entries("s", head, [Record("x", {{}}), Record("y", {{}})], at=1, token=writer.token)
 try:
-    ledger.append("s", rows, expect=head, writer=writer, blobs={{blob_key(value): value}}, pool=PoolChange("s", 0, b"1"))
+    more = {{"blobs": {{blob_key(value): value}}, "pool": PoolChange("s", 0, b"1")}}
+    ledger.append("s", rows, expect=head, writer=writer, **more)
 except LedgerUnavailableError as error:
     print("unavailable", ledger.head("s") == head, ledger.blob(blob_key(value)), ledger.pool("s"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -351,7 +390,7 @@ def test_a_torn_last_row_is_cut_and_reported(path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE entries SET stored = CAST(replace(CAST(stored AS TEXT), '\"n\":7', '\"n\":8') AS BLOB) WHERE sequence = 7",
+        "UPDATE entries SET stored = CAST(replace(CAST(stored AS TEXT), ':7', ':8') AS BLOB) WHERE sequence = 7",
         "UPDATE entries SET digest = 'é' WHERE sequence = 7",
         "UPDATE entries SET digest = CAST(x'ff' AS TEXT) WHERE sequence = 7",
         "UPDATE entries SET chain = 't' WHERE sequence = 7",

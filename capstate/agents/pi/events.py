@@ -42,7 +42,7 @@ class Event:
     Attributes:
         entry: id of the transcript entry.
         marks: the entry carries the names, so that a provider can show them there.
-        call: id of the call whose result it is.
+        call: id of the call whose result the entry is; None for any other entry.
     """
 
     kind: EventKind
@@ -60,25 +60,31 @@ class _Result:
 
 def events(path: Sequence[Entry], policy: Policy) -> list[Event]:
     """Return the events of ``path``, in order. Raises nothing."""
-    return list(_Reader(policy).read(path))
+    return list(EventReader(policy).follow(path))
 
 
 def recorded(path: Sequence[Entry]) -> frozenset[str] | None:
     """Return the active set that the agent itself recorded at the end of ``path``; None if it records none."""
-    active: set[str] | None = None
+    active: frozenset[str] | None = None
     for e in path:
-        if e.active is not None:
-            active = set(e.active)
-        for said in (e.checkpoint, e.said):
-            if said is None or said.role != "system" or not (said.added or said.removed):
-                continue
-            active = set() if active is None or said is e.checkpoint else active
-            active.difference_update(said.removed)
-            active.update(said.added)
-    return None if active is None else frozenset(active)
+        active = record_after(active, e)
+    return active
 
 
-class _Reader:
+def record_after(active: frozenset[str] | None, e: Entry) -> frozenset[str] | None:
+    """Return the recorded active set after one more entry."""
+    if e.active is not None:
+        active = frozenset(e.active)
+    for said in (e.checkpoint, e.said):
+        if said is not None and said.role == "system" and (said.added or said.removed):
+            before = frozenset() if active is None or said is e.checkpoint else active
+            active = before - frozenset(said.removed) | frozenset(said.added)
+    return active
+
+
+class EventReader:
+    """Reads events along one path; goes on where it stopped when the path grew."""
+
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.calls: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -87,8 +93,10 @@ class _Reader:
         self.active: set[str] | None = None
         self.loaded: set[str] = set()
 
-    def read(self, path: Sequence[Entry]) -> Iterator[Event]:
-        for i, e in enumerate(path):
+    def follow(self, path: Sequence[Entry], start: int = 0) -> Iterator[Event]:
+        """Yield the events of ``path`` from ``start`` on; what stands before was followed already."""
+        for i in range(start, len(path)):
+            e = path[i]
             if e.tail:
                 for said in boundary(path[: i + 1]).strays:
                     yield from self._message(e.id, said)
@@ -122,8 +130,7 @@ class _Reader:
     def _system(self, at: str, said: Said) -> Iterator[Event]:
         if said.removed:
             yield Event(EventKind.REMOVAL, at, said.removed)
-        call = self.results[-1].said.call if self.results else None
-        yield from self._load(at, self._by_tools(said.added), call, marks=True)
+        yield from self._load(at, self._by_tools(said.added), None, marks=True)
         if said.added or said.removed:
             self.active = ((self.active or set()) - set(said.removed)) | set(said.added)
 

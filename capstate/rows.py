@@ -1,0 +1,228 @@
+"""The rows of a receipt: each tool of the catalog with its definition, status and place; and how two sets differ.
+
+Rows are stored a group at a time, as bytes under their digest. A difference is told per tool, with a reason; a
+summary names whole groups where a whole group changed. Public names are imported from :mod:`capstate.receipts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+from attrs import field, frozen
+
+from capstate.digest import Domain, encode, fingerprint
+from capstate.errors import MalformedError, Reason
+
+if TYPE_CHECKING:
+    from capstate.projection import Block, Placed
+    from capstate.surface import View
+
+IMMEDIATE = "immediate"
+"""Place of a callable tool that is not deferred."""
+HELD = "held"
+"""Place of a tool that is loaded and not callable."""
+ABSENT = ""
+"""Place of a tool that is neither."""
+
+
+class Action(StrEnum):
+    """What happened to one tool between two epochs."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    REDEFINED = "redefined"
+    """Callable before and after, by another definition."""
+    MOVED = "moved"
+    """Callable before and after, at another place on the wire."""
+    WITHHELD = "withheld"
+    """Loaded and not callable, and either is new or the reason is."""
+    EFFECT = "effect"
+    """Callable before and after, and now asked for or no longer."""
+
+
+class Change(NamedTuple):
+    """One tool's difference, and why: a :class:`~capstate.errors.Reason`, or the cause's own word."""
+
+    action: Action
+    tool: str
+    reason: str
+    decided_by: str = ""
+
+
+class RowState(NamedTuple):
+    """One tool of a receipt.
+
+    ``status`` is ``allow``, ``ask`` or a reason; ``place`` is :data:`IMMEDIATE`, :data:`HELD`, :data:`ABSENT`, or the
+    mark at which the tool is deferred, ``at ENTRY`` or ``call ID``.
+    """
+
+    name: str
+    definition: str
+    status: str
+    decided_by: str
+    place: str
+
+    @property
+    def callable(self) -> bool:
+        """Whether a model may call the tool."""
+        return self.place not in (HELD, ABSENT)
+
+
+_FIELDS = len(RowState._fields)
+
+
+@frozen(eq=False)
+class Rows:
+    """All rows of one group as stored: equal when the bytes are."""
+
+    group: str
+    encoded: bytes = field(repr=False)
+    digest: str
+
+    @classmethod
+    def of(cls, view: View, block: Block | None) -> Rows:
+        """Return the rows of a group and its placements."""
+        places = {p.definition.name: _place(p) for p in block.deferred} if block is not None else {}
+        rows = [
+            (name, r.definition.fingerprint, r.effect or "", r.decided_by, places.get(name, IMMEDIATE))
+            if r.reason is None
+            else (name, r.definition.fingerprint, r.reason, r.decided_by, HELD if r.loaded else ABSENT)
+            for name, r in view.rows.items()
+        ]
+        return cls.encoded_as(view.inputs.group.id, encode(rows))
+
+    @classmethod
+    def encoded_as(cls, group: str, encoded: bytes) -> Rows:
+        """Return rows that have these bytes, without looking into them."""
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded))
+
+    @classmethod
+    def from_bytes(cls, group: str, encoded: bytes) -> Rows:
+        """Read stored rows.
+
+        Raises:
+            MalformedError: they are no rows.
+        """
+        rows = cls.encoded_as(group, encoded)
+        if encode(list(rows.raw().values())) != encoded:
+            raise MalformedError(f"rows of group {group!r}", "canonical bytes, each name once", "another encoding")
+        return rows
+
+    def by_name(self) -> dict[str, RowState]:
+        """Return the rows by tool name. Raises MalformedError."""
+        return {name: RowState._make(row) for name, row in self.raw().items()}
+
+    def raw(self) -> dict[str, list[str]]:
+        """Return the fields of each row by tool name. Raises MalformedError."""
+        place = f"rows of group {self.group!r}"
+        try:
+            listed = orjson.loads(self.encoded)
+        except ValueError as error:
+            raise MalformedError(place, "JSON", str(error)) from error
+        if not isinstance(listed, list) or not all(
+            isinstance(row, list) and len(row) == _FIELDS and all(type(text) is str for text in row) for row in listed
+        ):
+            raise MalformedError(place, "rows of five texts", "something else")
+        return {row[0]: row for row in listed}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and (self.group, self.digest) == (other.group, other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def diff(
+    before: Mapping[str, Rows], after: Mapping[str, Rows], *, moved: str = "load", new: str = "list_changed"
+) -> tuple[Change, ...]:
+    """Return how the rows ``after`` differ from those ``before``.
+
+    Args:
+        before: rows by group.
+        after: the same, later.
+        moved: why places changed.
+        new: why a tool is callable of which ``before`` says nothing.
+    """
+    changes: list[Change] = []
+    for group in sorted(before.keys() | after.keys()):
+        old, new_rows = before.get(group), after.get(group)
+        if old == new_rows:
+            continue
+        was = old.raw() if old is not None else {}
+        now = new_rows.raw() if new_rows is not None else {}
+        for name in sorted(was.keys() | now.keys()):
+            then, current = was.get(name), now.get(name)
+            if then != current:
+                change = _change(
+                    f"{group}/{name}",
+                    None if then is None else RowState._make(then),
+                    None if current is None else RowState._make(current),
+                    moved,
+                    new,
+                )
+                if change is not None:
+                    changes.append(change)
+    return tuple(changes)
+
+
+def _place(placed: Placed) -> str:
+    mark = placed.mark
+    if mark is None:
+        return IMMEDIATE
+    return f"at {mark.at}" if mark.at is not None else f"call {mark.call}"
+
+
+_BACK: dict[str, str] = {
+    Reason.NOT_LOADED: "load",
+    Reason.RESOURCE_UNAVAILABLE: "resource_back",
+    Reason.NOT_AUTHORISED: "authority",
+    Reason.POLICY_MISSING: "authority",
+    Reason.SCHEMA_CHANGED: "authority",
+}
+
+
+def _change(tool: str, was: RowState | None, now: RowState | None, moved: str, new: str) -> Change | None:
+    before = was if was is not None and was.callable else None
+    if now is not None and now.callable:
+        if before is not None:
+            return _altered(tool, before, now, moved)
+        return Change(Action.ADDED, tool, new if was is None else _BACK.get(was.status, was.status), now.decided_by)
+    if before is not None:
+        return Change(Action.REMOVED, tool, *(("list_changed", "") if now is None else _lost(now)))
+    if now is None or now.place == ABSENT or (was is not None and (was.status, was.place) == (now.status, now.place)):
+        return None
+    return Change(Action.WITHHELD, tool, *_lost(now))
+
+
+def _altered(tool: str, was: RowState, now: RowState, moved: str) -> Change | None:
+    """Return the change of a tool that is callable before and after."""
+    if was.definition != now.definition:
+        return Change(Action.REDEFINED, tool, "list_changed", now.decided_by)
+    if was.place != now.place:
+        return Change(Action.MOVED, tool, moved, now.decided_by)
+    return Change(Action.EFFECT, tool, "authority", now.decided_by) if was.status != now.status else None
+
+
+def _lost(now: RowState) -> tuple[str, str]:
+    """Return why a tool is not callable, and what decided."""
+    if now.status == Reason.NOT_AUTHORISED:
+        return "parent_ceiling" if now.decided_by.startswith("parent") else "authority", now.decided_by
+    return "unload" if now.status == Reason.NOT_LOADED else now.status, now.decided_by
+
+
+def summary(changes: Iterable[Change], rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> list[list[str]]:
+    """Return ``changes`` as [action, target, reason, decided by], whole groups as ``group/*``."""
+    out: list[list[str]] = []
+    for group, found in groupby(changes, key=lambda change: change.tool.partition("/")[0]):
+        listed = list(found)
+        first = listed[0]
+        if all((c.action, c.reason, c.decided_by) == (first.action, first.reason, first.decided_by) for c in listed):
+            sides = [side[group].raw().keys() for side in (rows, before) if group in side]
+            if len(listed) == len(frozenset().union(*sides)):
+                listed = [first._replace(tool=f"{group}/*")]
+        out.extend([str(c.action), c.tool, c.reason, c.decided_by] for c in listed)
+    return out
