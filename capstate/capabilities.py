@@ -318,6 +318,7 @@ class Catalog:
 
 
 _CLEAN = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*\Z")
+_SET = re.compile(r"(?!\^)(?!.*(?:--|&&|\|\||~~))(?:[^\[\]\\]|\\[^\n])+")
 _ALPHABET = "_abcdefghijklmnopqrstuvwxyz234567"
 """What the end of a made name may consist of; all of it must be legal, so that no name hangs on luck."""
 _TAIL = 19  # three underscores and sixteen characters
@@ -343,9 +344,12 @@ class NameRule:
 
     def __attrs_post_init__(self) -> None:
         try:
-            pattern = re.compile(f"[{self.chars}]+")
-        except re.error as error:
-            raise InvalidInputError("name rule.chars", "a regular-expression character set", str(error)) from error
+            # Nothing that ends the set: what follows it could be a pattern that never comes to an end.
+            pattern = re.compile(f"[{self.chars}]+") if _SET.fullmatch(self.chars) else None
+        except re.error:
+            pattern = None
+        if pattern is None:
+            raise InvalidInputError("name rule.chars", "the inside of a regular-expression character set", self.chars)
         object.__setattr__(self, "_pattern", pattern)
         fits = self.limit >= _TAIL and pattern.fullmatch(_ALPHABET) is not None
         object.__setattr__(self, "_has_digests", fits)
