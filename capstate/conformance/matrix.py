@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
@@ -31,6 +32,9 @@ from capstate.conformance.scenarios import SCENARIOS, Scenario, segments
 from capstate.conformance.truth import Expected, Truth
 from capstate.conformance.world import PROFILES
 from capstate.errors import CapstateError, InvalidInputError
+
+if TYPE_CHECKING:
+    from capstate.conformance.recorded import Recorded
 
 SECONDS = 300
 """The longest that one process may take."""
@@ -245,3 +249,25 @@ def _shown(what: str, turn: Turn) -> str:
     names = {"lost": turn.lost, "widened": turn.widened | turn.ran, "unexplained": turn.unexplained}[what]
     ran = f" (ran: {', '.join(sorted(turn.ran))})" if what == "widened" and turn.ran else ""
     return f"{where}: {what} {', '.join(sorted(names))}{ran}"
+
+
+def row_json(row: Row, recorded: Recorded) -> dict[str, Any]:
+    """Return one row as JSON: a design's counts are those of the profile with the most faults."""
+    designs = {}
+    for design in row.cells:
+        cell = row.worst(design) or Cell("")
+        designs[design] = {
+            "lost": cell.lost,
+            "widened": cell.widened,
+            "unexplained": cell.unexplained,
+            "turns": cell.turns,
+            "profile": cell.profile or None,
+            "shown": list(cell.shown),
+        }
+    seen = {"lost": recorded.lost, "widened": recorded.widened, "ran": recorded.ran}
+    return {
+        "scenario": row.scenario.id,
+        "title": row.scenario.title,
+        "recorded": {**seen, "requests": recorded.requests, "shown": list(recorded.shown)},
+        "designs": designs,
+    }

@@ -1,4 +1,4 @@
-"""What happened in a recording, told again with capstate in it: the same loads, boundaries and permissions, driven live.
+"""What happened in a recording, told again under capstate: the same loads, boundaries and permissions, driven live.
 
 Each recorded request becomes one reprojection, each process of the recording opens the session anew, and each tool that
 ran without permission is called again, through the guard. The lines have the form of an audit's, so that both can be
@@ -45,16 +45,12 @@ class Story:
 
 
 _TOLD = {
-    FOLDERS[0]: (
-        "The reopen that loses",
-        "Two groups were loaded, and the session was saved and reopened. Both are still permitted, the transcript "
-        "still says that they are loaded, and the model can call neither. Nothing in the file says that they went.",
-    ),
-    FOLDERS[1]: (
-        "The revocation that comes back",
-        "git_blame was revoked in turn 7. Reopened with its own stored record, the agent offered it again, and it ran. "
-        "Reopened without one, it offered everything, and deploy_prod ran. Only a fixed list held.",
-    ),
+    FOLDERS[0]: """The reopen that loses
+Two groups were loaded, and the session was saved and reopened. Both are still permitted, the transcript still says that
+they are loaded, and the model can call neither. Nothing in the file says that they went.""",
+    FOLDERS[1]: """The revocation that comes back
+git_blame was revoked before turn 7. Reopened with its own stored record, the agent offered it again, and it ran.
+Reopened without one, it offered everything, and deploy_prod ran. Only a fixed list held.""",
 }
 
 
@@ -62,8 +58,8 @@ def stories() -> Iterator[Story]:
     """Tell both bundled recordings. Needs a folder for temporary files, and nothing else of the machine."""
     with as_file(files("capstate.demo") / "recordings") as root:
         for folder in FOLDERS:
-            title, told = _TOLD[folder]
-            yield story(root / folder, title, told)
+            title, _, told = _TOLD[folder].partition("\n")
+            yield story(root / folder, title, " ".join(told.split()))
 
 
 def story(recording: Path, title: str = "", told: str = "") -> Story:
