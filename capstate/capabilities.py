@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
+from types import NoneType
 from typing import Any
 
 import orjson
@@ -43,7 +44,7 @@ def _text(place: str, value: object) -> str:
     return value
 
 
-def _name(place: str, value: object, *, slash: bool) -> str:
+def _name(place: str, value: object, *, slash: bool = True) -> str:
     if not isinstance(value, str) or not value or value == "*" or (not slash and "/" in value):
         raise InvalidInputError(place, "a non-empty name other than '*'" + ("" if slash else ", without '/'"), value)
     return _text(place, value)
@@ -88,36 +89,39 @@ class Tool:
         annotations: Mapping[str, Any] | None = None,
         effect: str = "external",
         idempotent: bool = False,
-        needs: Iterable[str] = (),
+        needs: Sequence[str] | Set[str] = (),
         reaches: str | None = None,
         loads: bool = False,
         wire_name: str | None = None,
     ) -> None:
-        place = f"tool {name!r}"
-        _name(place, name, slash=True)
-        if effect not in _EFFECTS:
-            raise InvalidInputError(f"{place}.effect", "'read' or 'external'", effect)
-        needed = () if needs == () else _needs(f"{place}.needs", needs)
         body: dict[str, Any] = {
             "annotations": {} if annotations is None else annotations,
             "description": description,
-            "effect": str(effect),
+            "effect": effect,
             "idempotent": idempotent,
             "loads": loads,
             "name": name,
-            "needs": needed,
+            "needs": needs,
             "reaches": reaches,
             "schema": _NO_ARGUMENTS if schema is None else schema,
             "wire_name": wire_name,
         }
-        for key, kinds in _KINDS:
+        for key, kinds, expected in _FIELDS:
             if not isinstance(body[key], kinds):
-                raise InvalidInputError(f"{place}.{key}", _WORDS[kinds], body[key])
+                raise InvalidInputError(f"tool {name!r}.{key}", expected, body[key])
+        if name in _NO_NAMES:
+            _name(f"tool {name!r}", name)
+        if effect not in _EFFECTS:
+            raise InvalidInputError(f"tool {name!r}.effect", "'read' or 'external'", effect)
+        if needs != ():
+            body["needs"] = sorted({_name(f"tool {name!r}.needs", needed, slash=False) for needed in needs})
         for key in ("annotations", "schema"):
             if type(body[key]) is not dict:
                 body[key] = dict(body[key])
+        known = _EFFECTS[effect]
+        body["effect"] = known.value
         self.__attrs_init__(
-            name, ToolEffect(effect), idempotent, needed, reaches, loads, wire_name, canonical(body, place=place)
+            name, known, idempotent, tuple(body["needs"]), reaches, loads, wire_name, _encoded(body, name)
         )
 
     def within(self, group: str, server: str | None = None) -> Definition:
@@ -180,25 +184,30 @@ class Definition:
         return hash(self.fingerprint)
 
 
-_EFFECTS = frozenset(map(str, ToolEffect))
+_EFFECTS = {str(effect): effect for effect in ToolEffect}
 _NO_ARGUMENTS: dict[str, Any] = {"properties": {}, "type": "object"}
-_OPTIONAL = (str, type(None))
-_WORDS = {Mapping: "an object", str: "text", bool: "True or False", _OPTIONAL: "text or None"}
-_KINDS: tuple[tuple[str, Any], ...] = (
-    ("annotations", Mapping),
-    ("description", str),
-    ("idempotent", bool),
-    ("loads", bool),
-    ("reaches", _OPTIONAL),
-    ("schema", Mapping),
-    ("wire_name", _OPTIONAL),
+_NO_NAMES = ("", "*")
+_OBJECT = (dict, Mapping)  # the first is found faster
+_TEXT_OR_NONE = (str, NoneType)
+_FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("name", str, "a non-empty name other than '*'"),
+    ("annotations", _OBJECT, "an object"),
+    ("description", str, "text"),
+    ("effect", str, "'read' or 'external'"),
+    ("idempotent", bool, "True or False"),
+    ("loads", bool, "True or False"),
+    ("needs", (tuple, list, Set), "a list of group ids"),
+    ("reaches", _TEXT_OR_NONE, "text or None"),
+    ("schema", _OBJECT, "an object"),
+    ("wire_name", _TEXT_OR_NONE, "text or None"),
 )
 
 
-def _needs(place: str, needs: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(needs, str) or not isinstance(needs, Iterable):
-        raise InvalidInputError(place, "a list of group ids", needs)
-    return tuple(sorted({_name(place, needed, slash=False) for needed in needs}))
+def _encoded(body: dict[str, Any], name: str) -> bytes:
+    try:
+        return canonical(body)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"tool {name!a}", error.expected, error.got) from error
 
 
 @frozen(init=False, eq=False)

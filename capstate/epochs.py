@@ -26,10 +26,9 @@ from attrs import evolve, field, frozen
 from capstate.archive import PARTS, Archive, Groups
 from capstate.authority import Authority
 from capstate.capabilities import Catalog
-from capstate.digest import encode
 from capstate.grants import Ceiling, Pool, Source
 from capstate.projection import Issuer, Profile, Projection, project
-from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, diff, kinds, summary
+from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, compare, kinds
 from capstate.surface import Load, Surface, derive
 
 
@@ -214,12 +213,12 @@ def _receipt(
     cause = _cause(facts, state, receipt)
     before = receipt.rows if receipt is not None else _wanted(facts, rows)
     degraded, moved = _moved(facts, cause, receipt, projection)
-    changes = diff(before, rows, moved=moved, new="load" if receipt is None else "list_changed")
+    changes, listed = compare(before, rows, moved=moved, new="load" if receipt is None else "list_changed")
     degraded = degraded or any(c.action is Action.MOVED and c.reason == "provider_incompatible" for c in changes)
     body = _body(facts, cause, receipt, surface, projection)
     body["state"] = sorted(map(list, state.items()))
     body["groups"] = [[group, r.digest] for group, r in rows.items()]
-    body["changes"] = summary(changes, rows, before)
+    body["changes"] = listed
     body["kinds"] = kinds(changes, boundary=cause in _BOUNDARIES, degraded=degraded, damage=facts.damage)
     body["reasons"] = sorted({c.reason for c in changes} | _reasons(cause, degraded=degraded))
     return Receipt.of(body, rows, changes)
@@ -269,14 +268,14 @@ def _wanted(facts: Facts, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
         return {}
     wanted: dict[str, Rows] = {}
     for id_, group in facts.catalog.groups.items():
-        known = rows[id_].by_name()
+        known = rows[id_].by_name
         found = [
             (name, d.fingerprint, "allow", "", known[name].place if known[name].callable else IMMEDIATE)
             for name, d in group.definitions.items()
             if "*" in want or f"{id_}/*" in want or d.qualified in want
         ]
         if found:
-            wanted[id_] = Rows.encoded_as(id_, encode(found))
+            wanted[id_] = Rows.holding(id_, found)
     return wanted
 
 

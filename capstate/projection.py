@@ -216,7 +216,7 @@ def _block(view: View, live: tuple[int, ...]) -> Block:
     immediate: list[Placed] = []
     deferred: list[Placed] = []
     honoured = frozenset(live)
-    for wire, row in view.claims():
+    for wire, row in view.wires.items():
         mark, definition = row.mark, row.definition
         if (
             mark is not None

@@ -6,9 +6,8 @@ summary names whole groups where a whole group changed. Public names are importe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -82,23 +81,27 @@ class Rows:
     group: str
     encoded: bytes = field(repr=False)
     digest: str
+    by_name: Mapping[str, RowState] = field(repr=False)
 
     @classmethod
     def of(cls, view: View, block: Block | None) -> Rows:
         """Return the rows of a group and its placements."""
         places = {p.definition.name: _place(p) for p in block.deferred} if block is not None else {}
-        rows = [
-            (name, r.definition.fingerprint, r.effect or "", r.decided_by, places.get(name, IMMEDIATE))
-            if r.reason is None
-            else (name, r.definition.fingerprint, r.reason, r.decided_by, HELD if r.loaded else ABSENT)
-            for name, r in view.rows.items()
-        ]
-        return cls.encoded_as(view.inputs.group.id, encode(rows))
+        return cls.holding(
+            view.inputs.group.id,
+            [
+                (name, r.definition.fingerprint, r.effect or "", r.decided_by, places.get(name, IMMEDIATE))
+                if r.reason is None
+                else (name, r.definition.fingerprint, r.reason, r.decided_by, HELD if r.loaded else ABSENT)
+                for name, r in view.rows.items()
+            ],
+        )
 
     @classmethod
-    def encoded_as(cls, group: str, encoded: bytes) -> Rows:
-        """Return rows that have these bytes, without looking into them."""
-        return cls(group, encoded, fingerprint(Domain.BLOB, encoded))
+    def holding(cls, group: str, fields: list[tuple[str, str, str, str, str]]) -> Rows:
+        """Return rows of these fields, which stand in order of name."""
+        encoded = encode(fields)
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), {row[0]: RowState._make(row) for row in fields})
 
     @classmethod
     def from_bytes(cls, group: str, encoded: bytes) -> Rows:
@@ -107,27 +110,19 @@ class Rows:
         Raises:
             MalformedError: they are no rows.
         """
-        rows = cls.encoded_as(group, encoded)
-        if encode(list(rows.raw().values())) != encoded:
-            raise MalformedError(f"rows of group {group!r}", "canonical bytes, each name once", "another encoding")
-        return rows
-
-    def by_name(self) -> dict[str, RowState]:
-        """Return the rows by tool name. Raises MalformedError."""
-        return {name: RowState._make(row) for name, row in self.raw().items()}
-
-    def raw(self) -> dict[str, list[str]]:
-        """Return the fields of each row by tool name. Raises MalformedError."""
-        place = f"rows of group {self.group!r}"
+        place = f"rows of group {group!r}"
         try:
-            listed = orjson.loads(self.encoded)
+            listed = orjson.loads(encoded)
         except ValueError as error:
             raise MalformedError(place, "JSON", str(error)) from error
         if not isinstance(listed, list) or not all(
             isinstance(row, list) and len(row) == _FIELDS and all(type(text) is str for text in row) for row in listed
         ):
             raise MalformedError(place, "rows of five texts", "something else")
-        return {row[0]: row for row in listed}
+        by_name = {row[0]: RowState._make(row) for row in listed}
+        if encode(listed) != encoded or list(by_name) != sorted(by_name) or len(by_name) != len(listed):
+            raise MalformedError(place, "canonical bytes, each name once and in order", "another encoding")
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), by_name)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rows) and (self.group, self.digest) == (other.group, other.digest)
@@ -147,26 +142,33 @@ def diff(
         moved: why places changed.
         new: why a tool is callable of which ``before`` says nothing.
     """
+    return compare(before, after, moved=moved, new=new)[0]
+
+
+def compare(
+    before: Mapping[str, Rows], after: Mapping[str, Rows], *, moved: str, new: str
+) -> tuple[tuple[Change, ...], list[list[str]]]:
+    """Return the changes as :func:`diff` does, and again as [action, target, reason, decided by].
+
+    In the second form whole groups are ``group/*``.
+    """
     changes: list[Change] = []
+    listed: list[list[str]] = []
     for group in sorted(before.keys() | after.keys()):
-        old, new_rows = before.get(group), after.get(group)
-        if old == new_rows:
-            continue
-        was = old.raw() if old is not None else {}
-        now = new_rows.raw() if new_rows is not None else {}
-        for name in sorted(was.keys() | now.keys()):
-            then, current = was.get(name), now.get(name)
-            if then != current:
-                change = _change(
-                    f"{group}/{name}",
-                    None if then is None else RowState._make(then),
-                    None if current is None else RowState._make(current),
-                    moved,
-                    new,
-                )
-                if change is not None:
-                    changes.append(change)
-    return tuple(changes)
+        old, current = before.get(group), after.get(group)
+        if old != current:
+            was, now = old.by_name if old is not None else {}, current.by_name if current is not None else {}
+            names = sorted(was.keys() | now.keys()) if was.keys() != now.keys() else list(now)
+            found: list[Change] = []
+            for name in names:
+                then, here = was.get(name), now.get(name)
+                if then != here and (change := _change(f"{group}/{name}", then, here, moved, new)) is not None:
+                    found.append(change)
+            changes += found
+            if len(found) == len(names) and len({(c.action, c.reason, c.decided_by) for c in found}) == 1:
+                found = [found[0]._replace(tool=f"{group}/*")]
+            listed.extend([str(c.action), c.tool, c.reason, c.decided_by] for c in found)
+    return tuple(changes), listed
 
 
 def _place(placed: Placed) -> str:
@@ -212,17 +214,3 @@ def _lost(now: RowState) -> tuple[str, str]:
     if now.status == Reason.NOT_AUTHORISED:
         return "parent_ceiling" if now.decided_by.startswith("parent") else "authority", now.decided_by
     return "unload" if now.status == Reason.NOT_LOADED else now.status, now.decided_by
-
-
-def summary(changes: Iterable[Change], rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> list[list[str]]:
-    """Return ``changes`` as [action, target, reason, decided by], whole groups as ``group/*``."""
-    out: list[list[str]] = []
-    for group, found in groupby(changes, key=lambda change: change.tool.partition("/")[0]):
-        listed = list(found)
-        first = listed[0]
-        if all((c.action, c.reason, c.decided_by) == (first.action, first.reason, first.decided_by) for c in listed):
-            sides = [side[group].raw().keys() for side in (rows, before) if group in side]
-            if len(listed) == len(frozenset().union(*sides)):
-                listed = [first._replace(tool=f"{group}/*")]
-        out.extend([str(c.action), c.tool, c.reason, c.decided_by] for c in listed)
-    return out

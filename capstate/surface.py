@@ -9,6 +9,7 @@ Not here: where the model sees a tool (:mod:`capstate.projection`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -36,8 +37,7 @@ __all__ = [
 ]
 
 
-@frozen(eq=False)
-class Row:
+class Row(NamedTuple):
     """One tool of the catalog: callable, or withheld for ``reason``.
 
     Attributes:
@@ -79,14 +79,24 @@ class View:
     inputs: Inputs = field(repr=False)
     rows: Mapping[str, Row] = field(repr=False)
     """By tool name, in order."""
+    wires: Mapping[str, Row] = field(repr=False)
+    """Callable row by wire name; of several with one name the last."""
+    callables: int
+    """Number of callable rows."""
     fingerprint: str
     """Covers the callable definitions of the group; empty if there are none."""
     held: tuple[tuple[str, str, str], ...] = field(repr=False)
     """(target, reason, decided by) of what is loaded and withheld."""
 
-    def claims(self) -> Iterator[tuple[str, Row]]:
-        """Return each callable row with its wire name."""
-        return ((row.wire, row) for row in self.rows.values() if row.reason is None and row.wire is not None)
+    @classmethod
+    def of(cls, inputs: Inputs, rows: Mapping[str, Row]) -> View:
+        """Return the view of these rows."""
+        able = [row for row in rows.values() if row.reason is None]
+        wires = {row.wire: row for row in able if row.wire is not None}
+        prints = [row.definition.fingerprint for row in able]
+        print_ = fingerprint(Domain.SURFACE, encode(prints)) if prints else ""
+        held = () if len(able) == len(rows) else _held(inputs.group.id, rows)
+        return cls(inputs, rows, wires, len(able), print_, held)
 
     @property
     def marks(self) -> tuple[int, ...]:
@@ -175,55 +185,52 @@ def derive(  # noqa: PLR0917 - the facts, each of another kind
 
 
 def _view(inputs: Inputs, old: View | None) -> View:
-    group = inputs.group
+    group, events = inputs.group, inputs.events
     kept = _still_true(inputs, old)
-    rows = {name: kept.get(name) or _row(d, inputs) for name, d in group.definitions.items()}
-    return View(inputs, rows, _callable_print(rows), _held(group.id, rows))
+    # Loads of the whole group that carry no definition say the same of each tool.
+    same = all(event.names is None and not event.load.definitions for event in events)
+    wish = fold(events, "", "") if same else None
+    rows = {name: kept.get(name) or _row(d, inputs, wish) for name, d in group.definitions.items()}
+    return View.of(inputs, rows)
 
 
 def _still_true(inputs: Inputs, old: View | None) -> dict[str, Row]:
     """Return the rows of a former view that hold for ``inputs`` too: only members of the group differ."""
     if old is None or old.inputs[1:4] != inputs[1:4] or old.inputs.group.up != inputs.group.up:
         return {}
-    conflicts, up, was_up = inputs.group.conflicts | old.inputs.group.conflicts, inputs.up, old.inputs.up
+    now, up, was_up = inputs.group, inputs.up, old.inputs.up
+    conflicts = now.conflicts | old.inputs.group.conflicts
     return {
         name: row
         for name, row in old.rows.items()
-        if inputs.group.definitions.get(name) == row.definition
+        if (definition := now.definitions.get(name)) is not None
+        and definition.fingerprint == row.definition.fingerprint
         and name not in conflicts
-        and all(up[needed] == was_up[needed] for needed in row.definition.tool.needs)
+        and all(up[needed] == was_up[needed] for needed in definition.tool.needs)
     }
 
 
-def _row(definition: Definition, inputs: Inputs) -> Row:
-    tool = definition.tool
-    loaded, mark = fold(inputs.events, tool.name, definition.qualified)
+def _row(definition: Definition, inputs: Inputs, wish: tuple[bool, Load | None] | None) -> Row:  # noqa: PLR0911 - one return a reason, in the order of the specification
+    """Return the row of one tool by itself (spec section 4, points 1 to 6)."""
+    group, tool = inputs.group, definition.tool
+    loaded, mark = wish or fold(inputs.events, tool.name, definition.qualified)
     wire = inputs.names.name(definition)
-    decision = inputs.over.decide(definition)
-    reason, decided_by = _withheld(definition, inputs, wire, decision, loaded=loaded)
-    if reason is not None:
-        known = reason not in (Reason.NAME_CONFLICT, Reason.NAME_UNREPRESENTABLE)
-        return Row(definition, reason, decision.effect if known else None, decided_by, wire, loaded)
-    return Row(definition, None, decision.effect, decision.decided_by, wire, loaded, mark)
-
-
-def _withheld(
-    definition: Definition, inputs: Inputs, wire: str | None, decision: Decision, *, loaded: bool
-) -> tuple[Reason | None, str]:
-    """Return the first reason against a tool of its own (spec section 4, points 1 to 6), and what decided."""
-    group, changed = inputs.group, decision.reason is Reason.SCHEMA_CHANGED
-    if definition.tool.name in group.conflicts:
-        return Reason.NAME_CONFLICT, ""
+    if group.conflicts and tool.name in group.conflicts:
+        return Row(definition, Reason.NAME_CONFLICT, None, "", wire, loaded)
     if wire is None:
-        return Reason.NAME_UNREPRESENTABLE, ""
-    if decision.reason is not None and not changed:
-        return decision.reason, decision.decided_by
-    down = group.id if not group.up else next((n for n in definition.tool.needs if not inputs.up[n]), None)
-    if down is not None:
-        return Reason.RESOURCE_UNAVAILABLE, f"group {down}"
-    if changed:
-        return Reason.SCHEMA_CHANGED, decision.decided_by
-    return (None, "") if loaded else (Reason.NOT_LOADED, "")
+        return Row(definition, Reason.NAME_UNREPRESENTABLE, None, "", wire, loaded)
+    decision = inputs.over.decide(definition)
+    effect, reason, decided_by = decision.effect, decision.reason, decision.decided_by
+    if reason is not None and reason is not Reason.SCHEMA_CHANGED:
+        return Row(definition, reason, None, decided_by, wire, loaded)
+    if not group.up or (tool.needs and not all(inputs.up[needed] for needed in tool.needs)):
+        down = next((needed for needed in tool.needs if not inputs.up[needed]), None) if group.up else group.id
+        return Row(definition, Reason.RESOURCE_UNAVAILABLE, effect, f"group {down}", wire, loaded)
+    if reason is not None:
+        return Row(definition, reason, None, decided_by, wire, loaded)
+    if not loaded:
+        return Row(definition, Reason.NOT_LOADED, effect, "", wire, loaded)
+    return Row(definition, None, effect, decided_by, wire, loaded, mark)
 
 
 def _held(group: str, rows: Mapping[str, Row]) -> tuple[tuple[str, str, str], ...]:
@@ -234,47 +241,42 @@ def _held(group: str, rows: Mapping[str, Row]) -> tuple[tuple[str, str, str], ..
     return tuple((row.definition.qualified, str(row.reason), row.decided_by) for row in held)
 
 
-def _callable_print(rows: Mapping[str, Row]) -> str:
-    prints = [row.definition.fingerprint for row in rows.values() if row.reason is None]
-    return fingerprint(Domain.SURFACE, encode(prints)) if prints else ""
-
-
 def _claims(views: Mapping[str, View]) -> tuple[dict[str, Row], set[str]]:
     """Return the wire names that one row alone claims, and those that several claim."""
     wires: dict[str, Row] = {}
-    clashing: set[str] = set()
     for view in views.values():
-        for wire, row in view.claims():
-            if wires.setdefault(wire, row) is not row:
-                clashing.add(wire)
-    for wire in clashing:
-        del wires[wire]
-    return wires, clashing
+        wires.update(view.wires)
+    if len(wires) == sum(view.callables for view in views.values()):
+        return wires, set()
+    counted = Counter(row.wire for view in views.values() for row in view.rows.values() if row.reason is None)
+    clashing = {wire for wire, count in counted.items() if count > 1 and wire is not None}
+    return {wire: row for wire, row in wires.items() if wire not in clashing}, clashing
 
 
 def _exchanged(previous: Surface, alone: Mapping[str, View]) -> dict[str, Row] | None:
-    """Return the previous wire names with the changed groups exchanged; None if names have to be compared anew."""
+    """Return the previous wire names with few changed groups exchanged; None if names are better compared anew."""
     before = previous._alone  # noqa: SLF001 - its own kind
-    if previous.views is not before:
+    gone = [view for id_, view in before.items() if alone.get(id_) is not view]
+    come = [view for id_, view in alone.items() if before.get(id_) is not view]
+    if previous.views is not before or 2 * len(come) > len(alone):
         return None
     wires = dict(previous.wires)
-    for id_, view in before.items():
-        if alone.get(id_) is not view:
-            for wire, _ in view.claims():
-                del wires[wire]
-    for id_, view in alone.items():
-        if before.get(id_) is not view and any(wires.setdefault(wire, row) is not row for wire, row in view.claims()):
-            return None
-    return wires
+    for view in gone:
+        for wire in view.wires:
+            del wires[wire]
+    expected = len(wires) + sum(view.callables for view in come)
+    for view in come:
+        wires.update(view.wires)
+    return wires if len(wires) == expected else None
 
 
 def _without(view: View, clashing: set[str]) -> View:
-    if not any(wire in clashing for wire, _ in view.claims()):
+    if clashing.isdisjoint(view.wires):
         return view
     rows = {
-        name: evolve(row, reason=Reason.NAME_CONFLICT, decided_by="", mark=None)
+        name: row._replace(reason=Reason.NAME_CONFLICT, decided_by="", mark=None)
         if row.reason is None and row.wire in clashing
         else row
         for name, row in view.rows.items()
     }
-    return evolve(view, rows=rows, fingerprint=_callable_print(rows), held=_held(view.inputs.group.id, rows))
+    return View.of(view.inputs, rows)
