@@ -115,7 +115,7 @@ class Ledger(Protocol):
         """Return the head of ``chain``; None if there is no such chain."""
 
     def read(self, chain: str, start: int = 0) -> Iterable[Stored]:
-        """Give the rows of ``chain`` from ``start`` on, in order, nothing verified; from 0: whatever number they have."""
+        """Give the rows of ``chain`` from ``start`` on, in order, nothing verified; from 0: whatever their number."""
 
     def chains(self) -> tuple[str, ...]:
         """Return the ids of all chains that have an entry, sorted."""

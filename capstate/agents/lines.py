@@ -31,7 +31,7 @@ _PIECE = 1 << 20
 _STARTS = re.compile(rb'\{\s*"(?:type|kind)"\s*:')
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _TRIES = 64
-"""How often an object is looked for inside one broken line, so that a hostile line costs linear time."""
+"""How often an object is looked for inside one broken line, fewer in a long one: a hostile line costs linear time."""
 
 
 class DamageKind(StrEnum):
@@ -159,7 +159,8 @@ def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        pass
+        if b"\\ud" not in raw and b"\\uD" not in raw:
+            return UNDECODED
     try:
         return _clean(json.loads(raw.decode("utf-8"), parse_constant=_refuse))
     except (ValueError, RecursionError):
@@ -243,7 +244,8 @@ def _salvage(raw: bytes) -> list[dict[str, Any]]:
     meet = [start for start in starts if start == 0 or raw[start - 1 : start] not in (b":", b",", b"[", b" ")]
     found = [_record(raw[start:end]) for start, end in itertools.pairwise([*meet, len(raw)])]
     if not any(found):
-        found = [next(filter(None, (_record(raw[start:]) for start in starts[:_TRIES])), None)]
+        tries = max(1, min(_TRIES, LINE_LIMIT // len(raw)))
+        found = [next(filter(None, (_record(raw[start:]) for start in starts[:tries])), None)]
     return [value for value in found if value is not None]
 
 

@@ -41,17 +41,18 @@ class Changes:
         self._defined: dict[tuple[str, str | None, str], str] = {}
 
     def take(self, turn: Turn) -> Change:
-        """Compare ``turn`` and remember it."""
+        """Compare ``turn`` and remember it. A turn of which nothing is known changes nothing."""
+        if turn.callable is None:
+            return Change(None, None, ())
         if turn.request.kind != "turn":
-            return Change(None, frozenset() if turn.callable is not None else None, tuple(self._widened(turn, None)))
+            return Change(None, frozenset(), tuple(self._widened(turn, None)))
         before = self._before.get(turn.lineage)
         boundary = _boundary(before, turn)
         unexplained = self._unexplained(before, turn, boundary)
         found = [*self._gone(before, turn, boundary), *self._widened(turn, before), *self._redefined(turn)]
-        if turn.callable is not None:
-            self._before[turn.lineage] = turn
-            self._shown[turn.lineage] |= turn.callable
-            self._settle(turn)
+        self._before[turn.lineage] = turn
+        self._shown[turn.lineage] |= turn.callable
+        self._settle(turn)
         return Change(boundary, unexplained, tuple(found))
 
     def _unexplained(self, before: Turn | None, turn: Turn, boundary: str | None) -> frozenset[str] | None:

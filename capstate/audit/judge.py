@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from capstate.agents.lines import Damage
-from capstate.agents.pi import Session, broken_trace, record_after
+from capstate.agents.pi import Session, broken_trace, identity, record_after
 from capstate.agents.requests import Ran, Request
 from capstate.audit.changes import Changes
 from capstate.audit.runs import Verdict, judge_runs, recorded_runs
@@ -64,13 +64,13 @@ def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
 def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
     """Return a request for each answer of the model in ``sessions``, with the active set that the agent recorded."""
     found: list[Request] = []
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for session in sorted(sessions, key=lambda s: -len(s.order)):
         records: dict[str, frozenset[str] | None] = {}
         for e in session.order:
             records[e.id] = record_after(records.get(e.parent or ""), e)
             said = e.said
-            key = (session.id if session.version == 1 else "", e.id)
+            key = identity(session, e)
             if said is None or said.role != "assistant" or e.parent not in session.entries or key in seen:
                 continue
             seen.add(key)
@@ -92,11 +92,11 @@ def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
 
 
 def _files(sessions: Sequence[Session], damage: Sequence[Damage]) -> Iterator[Finding]:
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[tuple[str, str, str], str]] = set()
     for session in sorted(sessions, key=lambda s: -len(s.order)):
         for broken in broken_trace(session.walk()):
             e = broken.entry
-            key = (f"{session.id if session.version == 1 else ''} {e.id}", broken.call)
+            key = (identity(session, e), broken.call)
             if key in seen:
                 continue
             seen.add(key)

@@ -1,11 +1,13 @@
 """Reads what an audit is about: session files, recorded folders, request bodies, observations of runs.
 
-Only what is named is read. A folder with sessions or a ``requests.jsonl`` is one recording; any other folder is
-one of request bodies. ``requests:PATH`` says so for a file whose kind its first line does not tell.
+Only what is named is read, and each file once. A folder with sessions or a ``requests.jsonl`` is one recording, also
+where they are in folders below it; any other folder is one of request bodies. ``requests:PATH`` says so for a file
+whose kind its first line does not tell.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ from capstate.errors import InvalidInputError, MalformedError
 from capstate.policy import Policy
 
 _REQUESTS = "requests:"
+_RECORDED = "requests.jsonl"
 _OBSERVED = "observations.jsonl"
 
 
@@ -70,6 +73,7 @@ class _Reader:
         self.runs: list[Ran] | None = None
         self.damage: list[Damage] = []
         self.unknown: Counter[str] = Counter()
+        self._read: set[str] = set()
 
     def material(self) -> Material:
         runs = None if self.runs is None else tuple(self.runs)
@@ -79,26 +83,27 @@ class _Reader:
         if not is_folder(path):
             self._file(path)
             return
-        files = sorted(p for p in path.glob("*.jsonl") if not p.is_symlink())
-        sessions = [p for p in files if p.name not in ("requests.jsonl", _OBSERVED) and _is_session(p)]
-        if not sessions and not (path / "requests.jsonl").is_file():
+        files = _files(path)
+        if not any(p.name == _RECORDED or _is_session(p) for p in files):
             self.bodies(path)
             return
         for p in files:
-            if p.name == "requests.jsonl":
-                self.bodies(p)
-            elif p.name == _OBSERVED:
+            if p.name == _OBSERVED:
                 self.executed(p)
             else:
-                self._session(p)
+                self._file(p)
 
     def bodies(self, path: Path) -> None:
+        if self._again(path):
+            return
         try:
             self.requests.extend(read_requests(path, self.damage, self.unknown))
         except MalformedError:
             self._unreadable(path)
 
     def executed(self, path: Path) -> None:
+        if self._again(path):
+            return
         try:
             found = read_executed(path, self.damage)
         except MalformedError:
@@ -107,20 +112,35 @@ class _Reader:
             self.runs = [*(self.runs or []), *found]
 
     def _file(self, path: Path) -> None:
-        named = path.suffix == ".jsonl" and path.name != "requests.jsonl"
+        named = path.suffix == ".jsonl" and path.name != _RECORDED
         if _is_session(path) or (named and not _holds_bodies(path)):
             self._session(path)
         else:
             self.bodies(path)
 
     def _session(self, path: Path) -> None:
+        if self._again(path):
+            return
         try:
             self.sessions.append(read_session(path))
         except MalformedError:
             self._unreadable(path)
 
+    def _again(self, path: Path) -> bool:
+        """Whether the file was read before: a path may be named beside the folder that holds it."""
+        real = os.path.realpath(path)
+        known = real in self._read
+        self._read.add(real)
+        return known
+
     def _unreadable(self, path: Path) -> None:
         self.damage.append(Damage(DamageKind.UNREADABLE, path.name))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of JSON lines in a folder, else those in the folders below it, as Pi keeps its sessions."""
+    found = sorted(p for p in folder.glob("*.jsonl") if not p.is_symlink())
+    return found or [p for below in sorted(folder.glob("*/")) if is_folder(below) for p in _files(below)]
 
 
 def _is_session(path: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from capstate.agents.pi import identity
 from capstate.agents.requests import Ran
 from capstate.audit.turns import Turn, Turns, authority
 from capstate.findings import Finding, Grade
@@ -99,21 +100,25 @@ def _judge(run: Ran, at: dict[tuple[str, str], Turn], turns: Turns, policy: Poli
 
 
 def _proposed(place: Place, at: dict[tuple[str, str], Turn]) -> Turn | None:
-    for e in reversed(place.session.walk(place.leaf)):
+    entries, seen = place.session.entries, set()
+    e = entries.get(place.leaf)
+    while e is not None and e.id not in seen:
         found = at.get((place.session.id, e.id))
         if found is not None:
             return found
+        seen.add(e.id)
+        e = entries.get(e.parent or "")
     return None
 
 
 def _results(sessions: Sequence[Session]) -> Iterator[tuple[Session, Entry]]:
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for session in sorted(sessions, key=lambda s: -len(s.order)):
         for e in session.order:
             said = e.said
             if e.type != "message" or said is None or said.role != "toolResult" or said.is_error or not said.tool:
                 continue
-            key = (session.id if session.version == 1 else "", e.id)
+            key = identity(session, e)
             if key not in seen:
                 seen.add(key)
                 yield session, e

@@ -296,3 +296,12 @@ def test_records_reports_into_the_list_it_is_given(tmp_path: Path) -> None:
     found: list[Damage] = []
     assert [r.value for r in records(path, found)] == [{"a": 1}]
     assert [(d.kind.value, d.line) for d in found] == [("not_json", 2)]
+
+
+@pytest.mark.parametrize("piece", ['{"type":', '{"type":1}', '{"type":"\\ud800"', '[{"type":', '{"kind":"a"},'])
+def test_a_long_hostile_line_takes_linear_time(tmp_path: Path, piece: str) -> None:
+    """Two million bytes of beginnings of records are one row of damage."""
+    path = raw(tmp_path, entry("a"), piece * (2_000_000 // len(piece)), entry("z", "a"))
+    session = read_session(path)
+    assert session.leaf == "z"
+    assert len(session.damage) == 1

@@ -410,3 +410,45 @@ def test_no_path_is_a_mistake() -> None:
         list(audit_paths([]))
     with pytest.raises(InvalidInputError, match="nowhere"):
         list(audit_paths(["nowhere"]))
+
+
+def test_a_file_is_read_once(recording: Recording) -> None:
+    """Naming a file beside its folder changes nothing."""
+    recording.story.user()
+    recording.ask(*BASE)
+    recording.story.call("x", "c")
+    recording.ran("x")
+    recording.judge()
+    folder = recording.folder
+    once = list(audit_paths([folder], POLICY))
+    again = audit_paths(
+        [folder, folder / "session.jsonl"],
+        POLICY,
+        requests=folder / "requests.jsonl",
+        executed=folder / "observations.jsonl",
+    )
+    assert list(again) == once
+
+
+def test_a_folder_of_folders_is_where_an_agent_keeps_sessions(tmp_path: Path) -> None:
+    """Sessions one folder further down are found; links are not followed."""
+    for name in ("--a--", "--b--"):
+        (tmp_path / name).mkdir()
+        story = Story({**HEADER, "id": name})
+        story.user()
+        story.answer()
+        story.write(tmp_path / name)
+    (tmp_path / "link").symlink_to(tmp_path / "--a--")
+    lines = list(audit_paths([tmp_path], POLICY))
+    assert [r["session"] for r in lines if "callable" in r] == ["--a--"], "equal entries are copies and count once"
+
+
+def test_a_log_of_bodies_may_stand_beside_a_session(recording: Recording) -> None:
+    """Another file of request bodies in a recorded folder is read as what it is."""
+    recording.story.user("x")
+    recording.ask(*BASE)
+    row = recording.rows.pop()
+    write(recording.folder / "proxy.jsonl", [{"request": {"body": row["body"]}}])
+    rows, _, summary = recording.judge()
+    assert [(r["callable"], r["leaf"]) for r in rows.values()] == [(["load", "read"], "e1")]
+    assert (summary["requests"], summary["damage"]) == (1, [])

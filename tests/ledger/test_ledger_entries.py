@@ -158,6 +158,10 @@ def test_an_unknown_format_is_its_own_error(version: int) -> None:
         lambda text: text.replace('"body":{}', '"body":{"x":' + "[" * 600 + "]" * 600 + "}"),
         lambda text: text.replace('"body":{}', '"body":{"x":"\\ud800"}'),
     ],
+    ids=[
+        "space", "newline", "mark", "fraction", "twice", "escape", "doubled", "order", "minus-zero", "infinite", "huge",
+        "deep", "surrogate",
+    ],
 )  # fmt: skip
 def test_another_spelling_of_the_same_entry_is_malformed(spelling: Any) -> None:
     """White space, order, duplicate keys, escapes, other numbers and deep nesting are refused although they parse."""

@@ -7,7 +7,7 @@
 from capstate.agents.pi.entries import CallSeen, Entry, Said
 from capstate.agents.pi.events import Event, EventKind, EventReader, events, record_after, recorded
 from capstate.agents.pi.places import find_sessions
-from capstate.agents.pi.session import Boundary, Session, boundary, read_session
+from capstate.agents.pi.session import Boundary, Session, boundary, identity, read_session
 from capstate.agents.pi.trace import broken_trace
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "broken_trace",
     "events",
     "find_sessions",
+    "identity",
     "read_session",
     "record_after",
     "recorded",

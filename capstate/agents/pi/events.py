@@ -42,7 +42,7 @@ class Event:
     Attributes:
         entry: id of the transcript entry.
         marks: the entry carries the names, so that a provider can show them there.
-        call: id of the call whose result it is.
+        call: id of the call whose result the entry is; None for any other entry.
     """
 
     kind: EventKind
@@ -130,8 +130,7 @@ class EventReader:
     def _system(self, at: str, said: Said) -> Iterator[Event]:
         if said.removed:
             yield Event(EventKind.REMOVAL, at, said.removed)
-        call = self.results[-1].said.call if self.results else None
-        yield from self._load(at, self._by_tools(said.added), call, marks=True)
+        yield from self._load(at, self._by_tools(said.added), None, marks=True)
         if said.added or said.removed:
             self.active = ((self.active or set()) - set(said.removed)) | set(said.added)
 

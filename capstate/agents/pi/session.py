@@ -108,6 +108,11 @@ def is_session(record: Mapping[str, object]) -> bool:
     return _is_header(record)
 
 
+def identity(session: Session, e: Entry) -> tuple[str, str, str]:
+    """Return what an entry has in common with its copies in other files; ids of version 1 are ours, by line."""
+    return session.id if session.version == 1 else "", e.id, e.said.stamp if e.said is not None else ""
+
+
 def boundary(path: Sequence[Entry]) -> Boundary:
     """Return what the last compaction on ``path`` left of it."""
     at = next((i for i in range(len(path) - 1, -1, -1) if path[i].type == "compaction"), None)
