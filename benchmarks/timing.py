@@ -58,14 +58,16 @@ def medians(work: Mapping[str, Prepared], *, repeats: int = 15, inner: int = 1) 
         inner: how often the work runs within one measurement, each time on fresh input.
     """
     samples: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(repeats + 1):
-        for name, (prepare, run) in work.items():
-            inputs = [prepare() for _ in range(inner)]
-            gc.collect()
-            gc.disable()
-            began = time.perf_counter()
-            for one in inputs:
-                run(one)
-            samples[name].append((time.perf_counter() - began) / inner)
-            gc.enable()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats + 1):
+            for name, (prepare, run) in work.items():
+                inputs = [prepare() for _ in range(inner)]
+                began = time.perf_counter()
+                for one in inputs:
+                    run(one)
+                samples[name].append((time.perf_counter() - began) / inner)
+    finally:
+        gc.enable()
     return {name: statistics.median(taken[1:]) for name, taken in samples.items()}  # the first of each warms up

@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
-from capstate.digest import Domain, canonical, encode, fingerprint
+from capstate.digest import Domain, canonical, encode, fingerprint, fingerprints
 from capstate.errors import InvalidInputError
 
 
@@ -50,7 +50,7 @@ def _name(place: str, value: object, *, slash: bool = True) -> str:
     return _text(place, value)
 
 
-@frozen(init=False, eq=False)
+@frozen(init=False, eq=False, slots=False)
 class Tool:
     """One tool as its source defines it. Equal when the canonical definition is.
 
@@ -78,7 +78,8 @@ class Tool:
     wire_name: str | None
     encoded: bytes = field(repr=False)
     """The canonical definition: the bytes that the fingerprint covers."""
-    _bound: dict[tuple[str, str | None], Definition] = field(factory=dict, init=False, repr=False)
+    _prints: dict[tuple[str, str | None], str] = field(factory=dict, init=False, repr=False)
+    """Its fingerprint by group and server."""
 
     def __init__(
         self,
@@ -106,11 +107,11 @@ class Tool:
             "schema": _NO_ARGUMENTS if schema is None else schema,
             "wire_name": wire_name,
         }
+        if not isinstance(name, str) or name in _NO_NAMES:
+            _name(f"tool {name!r}", name)
         for key, kinds, expected in _FIELDS:
             if not isinstance(body[key], kinds):
                 raise InvalidInputError(f"tool {name!r}.{key}", expected, body[key])
-        if name in _NO_NAMES:
-            _name(f"tool {name!r}", name)
         if effect not in _EFFECTS:
             raise InvalidInputError(f"tool {name!r}.effect", "'read' or 'external'", effect)
         if needs != ():
@@ -123,15 +124,6 @@ class Tool:
         self.__attrs_init__(
             name, known, idempotent, tuple(body["needs"]), reaches, loads, wire_name, _encoded(body, name)
         )
-
-    def within(self, group: str, server: str | None = None) -> Definition:
-        """Return the definition that this tool has in ``group``, made once."""
-        made = self._bound.get((group, server))
-        if made is None:
-            prefix = b"" if server is None else b"\x00" + server.encode()
-            made = Definition(group, server, self, fingerprint(Domain.TOOL, group.encode(), prefix, self.encoded))
-            self._bound[group, server] = made
-        return made
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and self.encoded == other.encoded
@@ -158,7 +150,7 @@ class Tool:
         return hints
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Definition:
     """A tool in its group: what a grant may pin and a surface is a set of. Equal when the fingerprint is."""
 
@@ -190,7 +182,6 @@ _NO_NAMES = ("", "*")
 _OBJECT = (dict, Mapping)  # the first is found faster
 _TEXT_OR_NONE = (str, NoneType)
 _FIELDS: tuple[tuple[str, Any, str], ...] = (
-    ("name", str, "a non-empty name other than '*'"),
     ("annotations", _OBJECT, "an object"),
     ("description", str, "text"),
     ("effect", str, "'read' or 'external'"),
@@ -208,6 +199,20 @@ def _encoded(body: dict[str, Any], name: str) -> bytes:
         return canonical(body)
     except InvalidInputError as error:
         raise InvalidInputError(f"tool {name!a}", error.expected, error.got) from error
+
+
+def _definitions(group: str, server: str | None, tools: Iterable[Tool]) -> list[Definition]:
+    prefix = b"" if server is None else b"\x00" + server.encode()
+    print_of = fingerprints(Domain.TOOL, group.encode(), prefix)
+    made: list[Definition] = []
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise InvalidInputError(f"group {group!r}.tools[{len(made)}]", "a tool", tool)
+        print_ = tool._prints.get((group, server))  # noqa: SLF001 - its own memo
+        if print_ is None:
+            print_ = tool._prints[group, server] = print_of(tool.encoded)  # noqa: SLF001 - as above
+        made.append(Definition(group, server, tool, print_))
+    return made
 
 
 @frozen(init=False, eq=False)
@@ -246,19 +251,12 @@ class Group:
             _text(f"{place}.server", server)
         if not isinstance(up, bool):
             raise InvalidInputError(f"{place}.up", "True or False", up)
-        made: list[Definition] = []
-        for tool in tools:
-            if not isinstance(tool, Tool):
-                raise InvalidInputError(f"{place}.tools[{len(made)}]", "a tool", tool)
-            made.append(tool.within(id, server))
-        self._fill(id, server, up, made)
+        self._fill(id, server, up, _definitions(id, server, tools))
 
     @classmethod
     def united(cls, groups: Iterable[Group]) -> Group:
         """Return the one group that ``groups``, all of one id, stand for: up only if each of them is."""
         parts = list(groups)
-        if len(parts) == 1:
-            return parts[0]
         made = [definition for part in parts for definition in (*part.definitions.values(), *part.rivals)]
         servers = {part.server for part in parts}
         group = cls.__new__(cls)
@@ -268,11 +266,13 @@ class Group:
 
     def _fill(self, id: str, server: str | None, up: bool, made: list[Definition]) -> None:  # noqa: A002, FBT001 - private
         made.sort(key=lambda d: (d.tool.name, d.fingerprint))
-        definitions: dict[str, Definition] = {}
+        definitions = {d.tool.name: d for d in reversed(made)}
         rivals: dict[str, Definition] = {}
-        for d in made:
-            if definitions.setdefault(d.tool.name, d).fingerprint != d.fingerprint:
-                rivals[d.fingerprint] = d
+        if len(definitions) == len(made):
+            definitions = {d.tool.name: d for d in made}
+        else:
+            definitions = dict(sorted(definitions.items()))
+            rivals = {d.fingerprint: d for d in made if d.fingerprint != definitions[d.tool.name].fingerprint}
         covered = [d.fingerprint for d in definitions.values()]
         self.__attrs_init__(
             id,
@@ -281,7 +281,7 @@ class Group:
             definitions,
             tuple(rivals.values()),
             frozenset(d.tool.name for d in rivals.values()),
-            tuple(sorted({needed for d in made for needed in d.tool.needs})),
+            tuple(sorted({needed for d in made if d.tool.needs for needed in d.tool.needs})),
             fingerprint(Domain.GROUP, id.encode(), encode([*covered, *rivals])),
         )
 
@@ -312,7 +312,7 @@ class Catalog:
             if not isinstance(group, Group):
                 raise InvalidInputError("catalog", "capability groups", group)
             found.setdefault(group.id, []).append(group)
-        return cls({id_: Group.united(parts) for id_, parts in sorted(found.items())})
+        return cls({id_: found[id_][0] if len(found[id_]) == 1 else Group.united(found[id_]) for id_ in sorted(found)})
 
     def find(self, qualified: str) -> Definition | None:
         """Return the definition of ``group/name``, or None; conflicting names included."""

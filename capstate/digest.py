@@ -11,6 +11,7 @@ its length as eight bytes, little endian.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -47,19 +48,25 @@ class Domain(Enum):
         """Only ever copied: deriving the key costs as much as hashing a small tool."""
 
 
-def _plain(root: object) -> bool:
-    """Whether orjson and RFC 8785 write the same bytes for ``root``, which holds no cycle."""
+def _plain(root: object, *, keys: bool = True) -> bool:
+    """Whether RFC 8785 writes the same bytes for ``root`` as orjson, which took it.
+
+    Args:
+        root: what orjson took: it holds no cycle and no huge integer.
+        keys: whether a key may be more than ASCII.
+    """
     found = [root]
     for value in found:
         kind = type(value)
+        if kind is str:
+            continue
         if kind is dict:
-            for key in value:  # type: ignore[attr-defined]  # kind is dict
-                if type(key) is not str or key >= _KEY_LIMIT:
-                    return False
+            if keys and any(type(key) is not str or key >= _KEY_LIMIT for key in value):  # type: ignore[attr-defined]  # kind is dict
+                return False
             found.extend(value.values())  # type: ignore[attr-defined]  # kind is dict
         elif kind is list or kind is tuple:
             found.extend(value)  # type: ignore[arg-type]  # kind is list or tuple
-        elif kind is not str and kind is not bool and value is not None and kind is not int:
+        elif kind is not bool and value is not None and kind is not int:
             return False
     return True
 
@@ -75,7 +82,7 @@ def canonical(value: object, *, place: str = "value") -> bytes:
             encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
         except orjson.JSONEncodeError:  # RFC 8785 may still have a form for it
             return rfc8785.dumps(value)  # type: ignore[arg-type]  # it checks what it is given
-        return encoded if _plain(value) else rfc8785.dumps(value)  # type: ignore[arg-type]  # as above
+        return encoded if _plain(value, keys=not encoded.isascii()) else rfc8785.dumps(value)  # type: ignore[arg-type]  # as above
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(place, "JSON without NaN, huge integers or lone surrogates", str(error)) from error
 
@@ -94,6 +101,19 @@ def fingerprint(domain: Domain, *parts: bytes) -> str:
     hasher = domain.hasher.copy()
     hasher.update(_joined(parts))
     return "b3:" + hasher.hexdigest()
+
+
+def fingerprints(domain: Domain, *head: bytes) -> Callable[[bytes], str]:
+    """Return the function that gives ``fingerprint(domain, *head, part)``, with the head hashed once."""
+    begun = domain.hasher.copy()
+    begun.update(_joined(head))
+
+    def of(part: bytes) -> str:
+        hasher = begun.copy()
+        hasher.update(len(part).to_bytes(8, "little") + part)
+        return "b3:" + hasher.hexdigest()
+
+    return of
 
 
 def seal(key: bytes, *parts: bytes) -> str:

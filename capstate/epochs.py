@@ -251,13 +251,13 @@ _CAUSES = (
 
 
 def _rows(surface: Surface, projection: Projection, last: Epoch | None) -> dict[str, Rows]:
+    before, blocks = ({}, {}) if last is None else (last.surface.views, last.projection.blocks)
+    known = {} if last is None else last.receipt.rows
     rows: dict[str, Rows] = {}
     for id_, view in surface.views.items():
         block = projection.blocks.get(id_)
-        if last is not None and last.surface.views.get(id_) is view and last.projection.blocks.get(id_) is block:
-            rows[id_] = last.receipt.rows[id_]
-        else:
-            rows[id_] = Rows.of(view, block)
+        same = before.get(id_) is view and blocks.get(id_) is block
+        rows[id_] = known[id_] if same else Rows.of(view, block)
     return rows
 
 
@@ -268,7 +268,7 @@ def _wanted(facts: Facts, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
         return {}
     wanted: dict[str, Rows] = {}
     for id_, group in facts.catalog.groups.items():
-        known = rows[id_].by_name
+        known = rows[id_].by_name()
         found = [
             (name, d.fingerprint, "allow", "", known[name].place if known[name].callable else IMMEDIATE)
             for name, d in group.definitions.items()

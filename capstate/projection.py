@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from attrs import field, frozen
 
@@ -86,8 +86,7 @@ class Mark:
     call: str | None
 
 
-@frozen
-class Placed:
+class Placed(NamedTuple):
     """A callable definition, its wire name, and where it stands: at ``mark``, or immediate (None)."""
 
     definition: Definition
@@ -203,7 +202,7 @@ def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | N
     for id_, view in surface.views.items():
         if not view.fingerprint:
             continue
-        live = tuple(load for load in view.marks if load in place)
+        live = tuple(load for load in view.marks if load in place) if view.marks else ()
         old = before.get(id_)
         if old is not None and old.view is view and old.live == live:
             blocks[id_] = old

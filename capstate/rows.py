@@ -26,6 +26,7 @@ HELD = "held"
 """Place of a tool that is loaded and not callable."""
 ABSENT = ""
 """Place of a tool that is neither."""
+_NOT_CALLABLE = (HELD, ABSENT)
 
 
 class Action(StrEnum):
@@ -68,7 +69,7 @@ class RowState(NamedTuple):
     @property
     def callable(self) -> bool:
         """Whether a model may call the tool."""
-        return self.place not in (HELD, ABSENT)
+        return self.place not in _NOT_CALLABLE
 
 
 _FIELDS = len(RowState._fields)
@@ -81,7 +82,8 @@ class Rows:
     group: str
     encoded: bytes = field(repr=False)
     digest: str
-    by_name: Mapping[str, RowState] = field(repr=False)
+    _fields: Mapping[str, tuple[str, ...]] = field(repr=False)
+    """By name; plain tuples, which are made and compared faster."""
 
     @classmethod
     def of(cls, view: View, block: Block | None) -> Rows:
@@ -101,7 +103,7 @@ class Rows:
     def holding(cls, group: str, fields: list[tuple[str, str, str, str, str]]) -> Rows:
         """Return rows of these fields, which stand in order of name."""
         encoded = encode(fields)
-        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), {row[0]: RowState._make(row) for row in fields})
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), {row[0]: row for row in fields})
 
     @classmethod
     def from_bytes(cls, group: str, encoded: bytes) -> Rows:
@@ -119,10 +121,14 @@ class Rows:
             isinstance(row, list) and len(row) == _FIELDS and all(type(text) is str for text in row) for row in listed
         ):
             raise MalformedError(place, "rows of five texts", "something else")
-        by_name = {row[0]: RowState._make(row) for row in listed}
-        if encode(listed) != encoded or list(by_name) != sorted(by_name) or len(by_name) != len(listed):
+        fields = {row[0]: tuple(row) for row in listed}
+        if encode(listed) != encoded or [row[0] for row in listed] != sorted(fields):
             raise MalformedError(place, "canonical bytes, each name once and in order", "another encoding")
-        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), by_name)
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), fields)
+
+    def by_name(self) -> Mapping[str, RowState]:
+        """Return the rows by tool name, in order."""
+        return {name: RowState._make(row) for name, row in self._fields.items()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rows) and (self.group, self.digest) == (other.group, other.digest)
@@ -156,9 +162,9 @@ def compare(
     listed: list[list[str]] = []
     for group in sorted(before.keys() | after.keys()):
         old, current = before.get(group), after.get(group)
-        if old != current:
-            was, now = old.by_name if old is not None else {}, current.by_name if current is not None else {}
-            names = sorted(was.keys() | now.keys()) if was.keys() != now.keys() else list(now)
+        if old is not current and old != current:
+            was, now = old._fields if old else {}, current._fields if current else {}  # noqa: SLF001 - its own kind
+            names = list(now) if was.keys() == now.keys() else sorted(was.keys() | now.keys())
             found: list[Change] = []
             for name in names:
                 then, here = was.get(name), now.get(name)
@@ -187,30 +193,28 @@ _BACK: dict[str, str] = {
 }
 
 
-def _change(tool: str, was: RowState | None, now: RowState | None, moved: str, new: str) -> Change | None:
-    before = was if was is not None and was.callable else None
-    if now is not None and now.callable:
-        if before is not None:
-            return _altered(tool, before, now, moved)
-        return Change(Action.ADDED, tool, new if was is None else _BACK.get(was.status, was.status), now.decided_by)
-    if before is not None:
-        return Change(Action.REMOVED, tool, *(("list_changed", "") if now is None else _lost(now)))
-    if now is None or now.place == ABSENT or (was is not None and (was.status, was.place) == (now.status, now.place)):
-        return None
-    return Change(Action.WITHHELD, tool, *_lost(now))
+def _change(tool: str, was: tuple[str, ...] | None, now: tuple[str, ...] | None, moved: str, new: str) -> Change | None:
+    before = was is not None and was[4] not in _NOT_CALLABLE
+    if now is None:
+        return Change(Action.REMOVED, tool, "list_changed") if before else None
+    _, definition, status, decided_by, place = now
+    if place in _NOT_CALLABLE:
+        if not before and (place == ABSENT or (was is not None and (was[2], was[4]) == (status, place))):
+            return None
+        return Change(Action.REMOVED if before else Action.WITHHELD, tool, _lost(status, decided_by), decided_by)
+    if was is None:
+        return Change(Action.ADDED, tool, new, decided_by)
+    if not before:
+        return Change(Action.ADDED, tool, _BACK.get(was[2], was[2]), decided_by)
+    if was[1] != definition:
+        return Change(Action.REDEFINED, tool, "list_changed", decided_by)
+    if was[4] != place:
+        return Change(Action.MOVED, tool, moved, decided_by)
+    return Change(Action.EFFECT, tool, "authority", decided_by) if was[2] != status else None
 
 
-def _altered(tool: str, was: RowState, now: RowState, moved: str) -> Change | None:
-    """Return the change of a tool that is callable before and after."""
-    if was.definition != now.definition:
-        return Change(Action.REDEFINED, tool, "list_changed", now.decided_by)
-    if was.place != now.place:
-        return Change(Action.MOVED, tool, moved, now.decided_by)
-    return Change(Action.EFFECT, tool, "authority", now.decided_by) if was.status != now.status else None
-
-
-def _lost(now: RowState) -> tuple[str, str]:
-    """Return why a tool is not callable, and what decided."""
-    if now.status == Reason.NOT_AUTHORISED:
-        return "parent_ceiling" if now.decided_by.startswith("parent") else "authority", now.decided_by
-    return "unload" if now.status == Reason.NOT_LOADED else now.status, now.decided_by
+def _lost(status: str, decided_by: str) -> str:
+    """Return why a tool is not callable."""
+    if status == Reason.NOT_AUTHORISED:
+        return "parent_ceiling" if decided_by.startswith("parent") else "authority"
+    return "unload" if status == Reason.NOT_LOADED else status

@@ -72,6 +72,15 @@ class Inputs(NamedTuple):
     """By needed group."""
 
 
+class Basis(NamedTuple):
+    """The facts that concern every group."""
+
+    loads: tuple[Load, ...]
+    path: tuple[str, ...] | None
+    authority: Authority
+    names: NameRule
+
+
 @frozen(eq=False)
 class View:
     """The rows of one group, and the inputs that they follow from."""
@@ -87,6 +96,8 @@ class View:
     """Covers the callable definitions of the group; empty if there are none."""
     held: tuple[tuple[str, str, str], ...] = field(repr=False)
     """(target, reason, decided by) of what is loaded and withheld."""
+    marks: tuple[int, ...]
+    """Sequence numbers of the loads that may mark a tool of the group, in order."""
 
     @classmethod
     def of(cls, inputs: Inputs, rows: Mapping[str, Row]) -> View:
@@ -96,12 +107,8 @@ class View:
         prints = [row.definition.fingerprint for row in able]
         print_ = fingerprint(Domain.SURFACE, encode(prints)) if prints else ""
         held = () if len(able) == len(rows) else _held(inputs.group.id, rows)
-        return cls(inputs, rows, wires, len(able), print_, held)
-
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """Sequence numbers of the loads that may mark a tool of the group, in order."""
-        return tuple(event.load.sequence for event in self.inputs.events if event.load.definitions)
+        marks = tuple(event.load.sequence for event in inputs.events if event.load.definitions)
+        return cls(inputs, rows, wires, len(able), print_, held, marks)
 
 
 @frozen(eq=False)
@@ -117,8 +124,8 @@ class Surface:
     fingerprint: str
     _alone: Mapping[str, View] = field(repr=False)
     """The views before wire names were compared: what the next derivation starts from."""
-    _wish: tuple[tuple[Load, ...], tuple[str, ...] | None] = field(repr=False)
-    """The loads and the path behind them."""
+    _basis: Basis = field(repr=False)
+    """What all groups have in common."""
 
     def row(self, qualified: str) -> Row | None:
         """Return the row of ``group/name``; None if the catalog has no such tool."""
@@ -157,13 +164,19 @@ def derive(  # noqa: PLR0917 - the facts, each of another kind
     previous: Surface | None = None,
 ) -> Surface:
     """Return the surface that follows from these facts; ``previous`` saves work and changes nothing."""
+    basis = Basis(tuple(loads), path, authority, names)
     before = previous._alone if previous is not None else {}  # noqa: SLF001 - its own kind
-    wish = (loads, path)
-    known = before if previous is not None and previous._wish == wish else {}  # noqa: SLF001 - its own kind
+    was = previous._basis if previous is not None else None  # noqa: SLF001 - its own kind
+    same = was == basis
+    known = before if was is not None and was[:2] == basis[:2] else {}
     events = by_group(loads, path, [id_ for id_ in catalog.groups if id_ not in known])
     alone: dict[str, View] = {}
+    changed = len(before) != len(catalog.groups)
     for id_, group in catalog.groups.items():
         old = before.get(id_)
+        if same and old is not None and old.inputs.group is group and not group.needs:
+            alone[id_] = old
+            continue
         inputs = Inputs(
             group,
             authority.over(id_),
@@ -171,9 +184,12 @@ def derive(  # noqa: PLR0917 - the facts, each of another kind
             names,
             {needed: needed in catalog.groups and catalog.groups[needed].up for needed in group.needs},
         )
-        alone[id_] = old if old is not None and old.inputs == inputs else _view(inputs, old)
-    if previous is not None and len(before) == len(alone) and all(before.get(i) is view for i, view in alone.items()):
-        return evolve(previous, wish=wish)
+        if old is not None and old.inputs == inputs:
+            alone[id_] = old
+        else:
+            alone[id_], changed = _view(inputs, old), True
+    if previous is not None and not changed:
+        return evolve(previous, basis=basis)
     wires = _exchanged(previous, alone) if previous is not None else None
     views = alone
     if wires is None:
@@ -181,7 +197,7 @@ def derive(  # noqa: PLR0917 - the facts, each of another kind
         if clashing:
             views = {id_: _without(view, clashing) for id_, view in alone.items()}
     prints = [(id_, view.fingerprint) for id_, view in views.items() if view.fingerprint]
-    return Surface(views, wires, fingerprint(Domain.SURFACE, encode(prints)), alone, wish)
+    return Surface(views, wires, fingerprint(Domain.SURFACE, encode(prints)), alone, basis)
 
 
 def _view(inputs: Inputs, old: View | None) -> View:
@@ -256,10 +272,10 @@ def _claims(views: Mapping[str, View]) -> tuple[dict[str, Row], set[str]]:
 def _exchanged(previous: Surface, alone: Mapping[str, View]) -> dict[str, Row] | None:
     """Return the previous wire names with few changed groups exchanged; None if names are better compared anew."""
     before = previous._alone  # noqa: SLF001 - its own kind
-    gone = [view for id_, view in before.items() if alone.get(id_) is not view]
     come = [view for id_, view in alone.items() if before.get(id_) is not view]
     if previous.views is not before or 2 * len(come) > len(alone):
         return None
+    gone = [view for id_, view in before.items() if alone.get(id_) is not view]
     wires = dict(previous.wires)
     for view in gone:
         for wire in view.wires:
