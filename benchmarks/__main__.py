@@ -6,9 +6,12 @@ import argparse
 import json
 import platform
 import sys
+from typing import TYPE_CHECKING
 
 from benchmarks import core
-from benchmarks.timing import Figure
+
+if TYPE_CHECKING:
+    from benchmarks.timing import Figure
 
 BENCHMARKS = {**core.BENCHMARKS}
 

@@ -18,18 +18,32 @@ Arguments = dict[str, Any]
 
 
 def arguments(number: int, version: int = 1) -> Arguments:
-    """A tool as such lists have them: two sentences, four parameters, about a kilobyte."""
+    """A tool as servers of real agents list them: some sentences, seven parameters, 1.7 kilobytes."""
     return {
         "name": f"tool_{number}",
-        "description": f"Reads item {number} in version {version} and returns what it holds as text. Use it before"
-        " you change an item, and again after the change, to see whether it has been taken.",
-        "annotations": {"readOnlyHint": True, "title": f"Item {number}"},
+        "description": f"Reads item {number} in version {version} and returns what it holds as text. Use it before you"
+        " change an item, and again after the change, to see whether it has been taken. The result is cut after two"
+        " thousand lines; ask for the rest with an offset. Do not use it for items that are not text: it says so and"
+        " returns nothing. Several items can be read at once when they do not depend on each other.",
+        "annotations": {"readOnlyHint": True, "openWorldHint": False, "title": f"Read item {number}"},
         "effect": "read",
         "schema": {
             "type": "object",
             "properties": {
-                name: {"type": kind, "description": f"The {name} of the item, as the list of all items gives it."}
-                for name, kind in (("path", "string"), ("limit", "integer"), ("force", "boolean"), ("format", "string"))
+                name: {
+                    "type": kind,
+                    "description": f"The {name} of the item, as the list of all items gives it; if it is left out, the"
+                    " one that was used in the call before is taken.",
+                }
+                for name, kind in (
+                    ("path", "string"),
+                    ("offset", "integer"),
+                    ("limit", "integer"),
+                    ("force", "boolean"),
+                    ("format", "string"),
+                    ("encoding", "string"),
+                    ("workspace", "string"),
+                )
             },
             "required": ["path"],
             "additionalProperties": False,
@@ -49,7 +63,7 @@ def groups(tools: int, number: int, version: int = 1) -> list[Group]:
     return [Group(f"g{g}", [Tool(**arguments(n, version)) for n in range(size)]) for g in range(number)]
 
 
-def facts(listed: list[Group], **more: Any) -> Facts:  # noqa: ANN401 - any facts
+def facts(listed: list[Group], **more: Any) -> Facts:
     """Everything loaded and allowed, one group asked for."""
     rules = (allow("*"), ask("g0/*"))
     return Facts(
@@ -57,7 +71,7 @@ def facts(listed: list[Group], **more: Any) -> Facts:  # noqa: ANN401 - any fact
     )
 
 
-def again(epoch: Epoch, **changed: Any) -> Prepared:  # noqa: ANN401 - any facts
+def again(epoch: Epoch, **changed: Any) -> Prepared:
     """A further epoch over the same Group values, in a catalog and an authority read anew."""
 
     def prepare() -> Facts:
@@ -65,7 +79,7 @@ def again(epoch: Epoch, **changed: Any) -> Prepared:  # noqa: ANN401 - any facts
         return Facts(
             Catalog.of(before.catalog.groups.values()),
             Authority(Pool(before.authority.pool.sources)),
-            tuple(list(before.loads)),
+            (*before.loads,),
             **changed,
         )
 

@@ -1,4 +1,4 @@
-"""What exists: tools, capability groups, the catalog, and the wire name each tool has.
+"""What exists: tools, capability groups, the catalog.
 
 A tool is an exact definition, never a name: its fingerprint covers everything that authority or the model
 depends on. Values are immutable and carry their fingerprint, so comparing two of them is cheap.
@@ -12,9 +12,8 @@ Not here: whether anybody may call a tool (:mod:`capstate.authority`) or loaded 
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from types import NoneType
 from typing import Any
@@ -24,6 +23,9 @@ from attrs import field, frozen
 
 from capstate.digest import Domain, canonical, encode, fingerprint, fingerprints
 from capstate.errors import InvalidInputError
+from capstate.names import NameRule
+
+__all__ = ["Catalog", "Definition", "Group", "NameRule", "Tool", "ToolEffect"]
 
 
 class ToolEffect(StrEnum):
@@ -78,8 +80,8 @@ class Tool:
     wire_name: str | None
     encoded: bytes = field(repr=False)
     """The canonical definition: the bytes that the fingerprint covers."""
-    _prints: dict[tuple[str, str | None], str] = field(factory=dict, init=False, repr=False)
-    """Its fingerprint by group and server."""
+    _bound: dict[tuple[str, str | None], Definition] = field(factory=dict, init=False, repr=False)
+    """Its definition by group and server, made once."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class Tool:
         annotations: Mapping[str, Any] | None = None,
         effect: str = "external",
         idempotent: bool = False,
-        needs: Sequence[str] | Set[str] = (),
+        needs: Sequence[str] | AbstractSet[str] = (),
         reaches: str | None = None,
         loads: bool = False,
         wire_name: str | None = None,
@@ -107,23 +109,11 @@ class Tool:
             "schema": _NO_ARGUMENTS if schema is None else schema,
             "wire_name": wire_name,
         }
-        if not isinstance(name, str) or name in _NO_NAMES:
-            _name(f"tool {name!r}", name)
-        for key, kinds, expected in _FIELDS:
-            if not isinstance(body[key], kinds):
-                raise InvalidInputError(f"tool {name!r}.{key}", expected, body[key])
-        if effect not in _EFFECTS:
-            raise InvalidInputError(f"tool {name!r}.effect", "'read' or 'external'", effect)
-        if needs != ():
-            body["needs"] = sorted({_name(f"tool {name!r}.needs", needed, slash=False) for needed in needs})
-        for key in ("annotations", "schema"):
-            if type(body[key]) is not dict:
-                body[key] = dict(body[key])
-        known = _EFFECTS[effect]
-        body["effect"] = known.value
-        self.__attrs_init__(
-            name, known, idempotent, tuple(body["needs"]), reaches, loads, wire_name, _encoded(body, name)
-        )
+        if [*map(type, body.values())] != _PLAIN or needs or effect not in _EFFECTS or name in _NO_NAMES:
+            _settle(body)
+        known = _EFFECTS[body["effect"]]
+        encoded = _encoded(body, name)
+        self.__attrs_init__(name, known, idempotent, tuple(body["needs"]), reaches, loads, wire_name, encoded)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and self.encoded == other.encoded
@@ -181,22 +171,39 @@ _NO_ARGUMENTS: dict[str, Any] = {"properties": {}, "type": "object"}
 _NO_NAMES = ("", "*")
 _OBJECT = (dict, Mapping)  # the first is found faster
 _TEXT_OR_NONE = (str, NoneType)
+_PLAIN = [dict, str, str, bool, bool, str, tuple, NoneType, dict, NoneType]
+"""Types of the fields of a definition that needs no second look, in their order."""
 _FIELDS: tuple[tuple[str, Any, str], ...] = (
     ("annotations", _OBJECT, "an object"),
     ("description", str, "text"),
     ("effect", str, "'read' or 'external'"),
     ("idempotent", bool, "True or False"),
     ("loads", bool, "True or False"),
-    ("needs", (tuple, list, Set), "a list of group ids"),
+    ("needs", (tuple, list, AbstractSet), "a list of group ids"),
     ("reaches", _TEXT_OR_NONE, "text or None"),
     ("schema", _OBJECT, "an object"),
     ("wire_name", _TEXT_OR_NONE, "text or None"),
 )
 
 
+def _settle(body: dict[str, Any]) -> None:
+    """Check what is not plainly right, and bring what is right into the one form of the definition."""
+    place = f"tool {body['name']!r}"
+    _name(place, body["name"])
+    for key, kinds, expected in _FIELDS:
+        if not isinstance(body[key], kinds):
+            raise InvalidInputError(f"{place}.{key}", expected, body[key])
+    if body["effect"] not in _EFFECTS:
+        raise InvalidInputError(f"{place}.effect", "'read' or 'external'", body["effect"])
+    body["effect"] = str(body["effect"])
+    body["needs"] = sorted({_name(f"{place}.needs", needed, slash=False) for needed in body["needs"]})
+    for key in ("annotations", "schema"):
+        body[key] = dict(body[key])
+
+
 def _encoded(body: dict[str, Any], name: str) -> bytes:
     try:
-        return canonical(body)
+        return canonical(body, nulls=(body["reaches"] is None) + (body["wire_name"] is None))
     except InvalidInputError as error:
         raise InvalidInputError(f"tool {name!a}", error.expected, error.got) from error
 
@@ -204,14 +211,15 @@ def _encoded(body: dict[str, Any], name: str) -> bytes:
 def _definitions(group: str, server: str | None, tools: Iterable[Tool]) -> list[Definition]:
     prefix = b"" if server is None else b"\x00" + server.encode()
     print_of = fingerprints(Domain.TOOL, group.encode(), prefix)
+    key = (group, server)
     made: list[Definition] = []
     for tool in tools:
         if not isinstance(tool, Tool):
             raise InvalidInputError(f"group {group!r}.tools[{len(made)}]", "a tool", tool)
-        print_ = tool._prints.get((group, server))  # noqa: SLF001 - its own memo
-        if print_ is None:
-            print_ = tool._prints[group, server] = print_of(tool.encoded)  # noqa: SLF001 - as above
-        made.append(Definition(group, server, tool, print_))
+        bound = tool._bound  # noqa: SLF001 - its own memo
+        if key not in bound:
+            bound[key] = Definition(group, server, tool, print_of(tool.encoded))
+        made.append(bound[key])
     return made
 
 
@@ -324,61 +332,3 @@ class Catalog:
 
     def __hash__(self) -> int:
         return hash(tuple(self.groups.values()))
-
-
-_CLEAN = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*\Z")
-_SET = re.compile(r"(?!\^)(?!.*(?:--|&&|\|\||~~))(?:[^\[\]\\]|\\[^\n])+")
-_ALPHABET = "_abcdefghijklmnopqrstuvwxyz234567"
-"""What the end of a made name may consist of; all of it must be legal, so that no name hangs on luck."""
-_TAIL = 19  # three underscores and sixteen characters
-
-
-@frozen
-class NameRule:
-    """The legal tool names of one provider, and the one-to-one name of each qualified id under it.
-
-    ``git/log`` is ``git__log`` where both parts are clean (letters, digits, ``-``, single inner ``_``) and the
-    name is legal. Any other id gets its legal characters, ``___`` and sixteen characters of its digest. A clean
-    name never holds ``___``, so the two forms cannot meet.
-
-    Args:
-        limit: longest name, in characters.
-        chars: a regular-expression character set, without brackets.
-    """
-
-    limit: int = 64
-    chars: str = "A-Za-z0-9_-"
-    _pattern: re.Pattern[str] = field(init=False, eq=False, repr=False)
-    _has_digests: bool = field(init=False, eq=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        try:
-            # Nothing that ends the set: what follows it could be a pattern that never comes to an end.
-            pattern = re.compile(f"[{self.chars}]+") if _SET.fullmatch(self.chars) else None
-        except re.error:
-            pattern = None
-        if pattern is None:
-            raise InvalidInputError("name rule.chars", "the inside of a regular-expression character set", self.chars)
-        object.__setattr__(self, "_pattern", pattern)
-        fits = self.limit >= _TAIL and pattern.fullmatch(_ALPHABET) is not None
-        object.__setattr__(self, "_has_digests", fits)
-
-    def legal(self, name: str) -> bool:
-        """Whether a provider with this rule takes ``name``."""
-        return len(name) <= self.limit and self._pattern.fullmatch(name) is not None
-
-    def name(self, definition: Definition) -> str | None:
-        """Return the wire name of ``definition``, or None if it has no legal one."""
-        tool = definition.tool
-        if tool.wire_name is not None:
-            return tool.wire_name if self.legal(tool.wire_name) else None
-        group, name = definition.group, tool.name
-        if _CLEAN.match(group) and _CLEAN.match(name):
-            joined = f"{group}__{name}"
-            if self.legal(joined):
-                return joined
-        if not self._has_digests:
-            return None
-        digest = bytes.fromhex(fingerprint(Domain.NAME, group.encode(), name.encode())[3:])
-        head = re.sub(f"[^{self.chars}]", "_", f"{group}_{name}")[: self.limit - _TAIL]
-        return f"{head}___{base64.b32encode(digest[:10]).decode().lower()}"

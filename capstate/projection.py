@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from attrs import field, frozen
 
 from capstate.capabilities import Definition, NameRule
-from capstate.digest import Domain, canonical, encode, fingerprint
+from capstate.digest import Domain, encode, fingerprint
 from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def project(
     )
     deferred = tuple(placed for _, placed in marked)
     dropped = tuple(id_ for id_, issuer in opaque if issuer != profile.issuer.id)
-    return Projection(blocks, deferred, dropped, fingerprint(Domain.WIRE, canonical(body)))
+    return Projection(blocks, deferred, dropped, fingerprint(Domain.WIRE, encode(body)))
 
 
 def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | None) -> dict[str, Block]:

@@ -163,7 +163,7 @@ def compare(
     for group in sorted(before.keys() | after.keys()):
         old, current = before.get(group), after.get(group)
         if old is not current and old != current:
-            was, now = old._fields if old else {}, current._fields if current else {}  # noqa: SLF001 - its own kind
+            was, now = old._fields if old else {}, current._fields if current else {}
             names = list(now) if was.keys() == now.keys() else sorted(was.keys() | now.keys())
             found: list[Change] = []
             for name in names:
@@ -193,7 +193,7 @@ _BACK: dict[str, str] = {
 }
 
 
-def _change(tool: str, was: tuple[str, ...] | None, now: tuple[str, ...] | None, moved: str, new: str) -> Change | None:
+def _change(tool: str, was: tuple[str, ...] | None, now: tuple[str, ...] | None, moved: str, new: str) -> Change | None:  # noqa: PLR0911 - a table, one return a row
     before = was is not None and was[4] not in _NOT_CALLABLE
     if now is None:
         return Change(Action.REMOVED, tool, "list_changed") if before else None

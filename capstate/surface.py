@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import evolve, field, frozen
 
-from capstate.authority import Authority, Decision, Effect, GroupAuthority
-from capstate.capabilities import Catalog, Definition, Group, NameRule
 from capstate.digest import Domain, encode, fingerprint
 from capstate.errors import Reason
 from capstate.loads import Event, Load, LoadKind, by_group, counting, fold
+
+if TYPE_CHECKING:
+    from capstate.authority import Authority, Effect, GroupAuthority
+    from capstate.capabilities import Catalog, Definition, Group, NameRule
 
 __all__ = [
     "Event",
@@ -111,6 +113,37 @@ class View:
         return cls(inputs, rows, wires, len(able), print_, held, marks)
 
 
+class Wires(Mapping[str, Row]):
+    """Callable rows by wire name. What few groups changed is laid over the rest, which stays where it is."""
+
+    def __init__(self, base: dict[str, Row], over: dict[str, Row | None] | None = None) -> None:
+        self._base, self._over = base, over or {}
+
+    def __getitem__(self, wire: str) -> Row:
+        row = self._over[wire] if wire in self._over else self._base[wire]
+        if row is None:
+            raise KeyError(wire)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (wire for wire in self._base if wire not in self._over)
+        yield from (wire for wire, row in self._over.items() if row is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def exchanged(self, gone: list[View], come: list[View]) -> Wires | None:
+        """Return the names with some groups exchanged; None if two rows claim one, or too many names changed."""
+        base, over = self._base, self._over.copy()
+        for view in gone:
+            over.update(dict.fromkeys(view.wires))
+        for view in come:
+            if len(view.wires) < view.callables or any((over[w] if w in over else base.get(w)) for w in view.wires):
+                return None
+            over.update(view.wires)
+        return Wires(base, over) if 4 * len(over) <= len(base) else None
+
+
 @frozen(eq=False)
 class Surface:
     """The exact definitions callable now, and every other tool of the catalog with its reason.
@@ -119,7 +152,7 @@ class Surface:
     """
 
     views: Mapping[str, View] = field(repr=False)
-    wires: Mapping[str, Row] = field(repr=False)
+    wires: Wires = field(repr=False)
     """Callable row by wire name."""
     fingerprint: str
     _alone: Mapping[str, View] = field(repr=False)
@@ -219,10 +252,9 @@ def _still_true(inputs: Inputs, old: View | None) -> dict[str, Row]:
     return {
         name: row
         for name, row in old.rows.items()
-        if (definition := now.definitions.get(name)) is not None
-        and definition.fingerprint == row.definition.fingerprint
+        if ((definition := now.definitions.get(name)) is row.definition or definition == row.definition)
         and name not in conflicts
-        and all(up[needed] == was_up[needed] for needed in definition.tool.needs)
+        and all(up[needed] == was_up[needed] for needed in row.definition.tool.needs)
     }
 
 
@@ -257,33 +289,26 @@ def _held(group: str, rows: Mapping[str, Row]) -> tuple[tuple[str, str, str], ..
     return tuple((row.definition.qualified, str(row.reason), row.decided_by) for row in held)
 
 
-def _claims(views: Mapping[str, View]) -> tuple[dict[str, Row], set[str]]:
+def _claims(views: Mapping[str, View]) -> tuple[Wires, set[str]]:
     """Return the wire names that one row alone claims, and those that several claim."""
     wires: dict[str, Row] = {}
     for view in views.values():
         wires.update(view.wires)
     if len(wires) == sum(view.callables for view in views.values()):
-        return wires, set()
+        return Wires(wires), set()
     counted = Counter(row.wire for view in views.values() for row in view.rows.values() if row.reason is None)
     clashing = {wire for wire, count in counted.items() if count > 1 and wire is not None}
-    return {wire: row for wire, row in wires.items() if wire not in clashing}, clashing
+    return Wires({wire: row for wire, row in wires.items() if wire not in clashing}), clashing
 
 
-def _exchanged(previous: Surface, alone: Mapping[str, View]) -> dict[str, Row] | None:
+def _exchanged(previous: Surface, alone: Mapping[str, View]) -> Wires | None:
     """Return the previous wire names with few changed groups exchanged; None if names are better compared anew."""
     before = previous._alone  # noqa: SLF001 - its own kind
-    come = [view for id_, view in alone.items() if before.get(id_) is not view]
-    if previous.views is not before or 2 * len(come) > len(alone):
+    if previous.views is not before:
         return None
+    come = [view for id_, view in alone.items() if before.get(id_) is not view]
     gone = [view for id_, view in before.items() if alone.get(id_) is not view]
-    wires = dict(previous.wires)
-    for view in gone:
-        for wire in view.wires:
-            del wires[wire]
-    expected = len(wires) + sum(view.callables for view in come)
-    for view in come:
-        wires.update(view.wires)
-    return wires if len(wires) == expected else None
+    return previous.wires.exchanged(gone, come)
 
 
 def _without(view: View, clashing: set[str]) -> View:
