@@ -652,6 +652,9 @@ class Story:
     def op_late_result(self, event: dict[str, Any]) -> None:
         """The true result of a call comes after recovery closed it."""
         session = event["session"]
+        if event["call"] in self._waiting(session):  # nobody closed it: this is simply its result
+            self._settle(session, event["call"], event["outcome"], evidence=event.get("evidence"))
+            return
         self._late(session, self._call(session, event["call"]), event["outcome"], event.get("evidence"))
 
     def _late(self, session: str, call: Mapping[str, Any], outcome: str, evidence: str | None) -> None:
