@@ -28,6 +28,14 @@ _CLASSES = {
     "MalformedError": "journal_corrupt",
 }
 _PROCESS_WORDS = {"open_writer", "open_reader"}
+_PLAIN = {"id": "plain", "model": "m", "issuer": "plain/m/a", "deferred_loading": False}
+_LIMITS = {
+    "max_calls": "calls",
+    "max_cost": "cost",
+    "max_concurrency": "concurrency",
+    "max_concurrent": "concurrency",
+    "max_parallel": "concurrency",
+}
 _TWINS = {"order_dependent_names", "volatile_in_definition"}
 _TOLD = {"done": "ok", "not_done": "cancelled", "not_sent": "cancelled", "stopped": "cancelled", "failed": "error"}
 
@@ -50,6 +58,7 @@ class Story:
     def __init__(self, case: Mapping[str, Any], folder: Path, *, ledger: str, processes: bool) -> None:
         self.case, self.given, self.folder = case, case["given"], folder
         self.processes = processes
+        self.first_provider: dict[str, Any] = self.given.get("provider", _PLAIN)
         self.memory = MemoryLedger() if ledger == "memory" else None
         self.database = folder / "ledger.db"
         self.hosts: dict[str, Host] = {}
@@ -229,8 +238,10 @@ class Story:
         given = self.given.get("limits")
         if given is None or given.get("root", "main") != session:
             return None
-        names = {"calls": "max_calls", "cost": "max_cost", "concurrency": "max_concurrency"}
-        return {name: given[word] for name, word in names.items() if word in given}
+        words = given.keys() - {"scope", "root"}
+        if words - _LIMITS.keys() or given.get("scope", "tree") != "tree":
+            raise UnsupportedError(f"given.limits {', '.join(sorted(words - _LIMITS.keys()))} {given.get('scope')}")
+        return {_LIMITS[word]: given[word] for word in words}
 
     def _reopen(self, session: str) -> None:
         if session in self.ended:
@@ -254,8 +265,7 @@ class Story:
 
     def provider(self, session: str) -> dict[str, Any]:
         """Return the provider that the session's next request goes to."""
-        given: dict[str, Any] = self.given["provider"]
-        return self.providers.get(session, given)
+        return self.providers.get(session, self.first_provider)
 
     # ---- the world before the first event
 
@@ -455,8 +465,19 @@ class Story:
     # ---- loads and the transcript
 
     def _load(self, session: str, groups: list[str], at: str | None, by: str) -> None:
-        self.host_of(session).call("load", session=session, on=groups, at=at, by=by)
         self.loads.append((session, "load", groups, at))
+        try:
+            self.host_of(session).call("load", session=session, on=groups, at=at, by=by)
+        except HostError as error:
+            if "one definition of each name" not in str(error):
+                raise
+            # Of a group with two tools of one name a host can have the others.
+            found = [group for group in forms.catalog_of(self.world) if group.id in groups]
+            clear = [d.qualified for g in found for d in g.definitions.values() if d.name not in g.conflicts]
+            if clear:
+                self.host_of(session).call("load", session=session, on=clear, at=at, by=by)
+            if self.states:
+                raise Refusal("name_conflict") from error
 
     def op_load(self, event: dict[str, Any]) -> None:
         """The model's loader found a group; its result is the load point."""
@@ -480,6 +501,11 @@ class Story:
     def _wires(self, session: str) -> dict[str, str]:
         look = self.states[-1].looks.get(session) if self.states else None
         return look.wires if look is not None else {}
+
+    def _issued(self, session: str, qualified: str) -> str:
+        """Return the wire name under which a tool was last shown to the model."""
+        looks = [state.looks[session] for state in reversed(self.states) if session in state.looks]
+        return next((look.wires[qualified] for look in looks if qualified in look.wires), qualified)
 
     def op_unload(self, event: dict[str, Any]) -> None:
         """The wish is taken back, as of now."""
@@ -518,7 +544,8 @@ class Story:
         wires = self._wires(session)
         for call in event["calls"]:
             qualified = call.get("wire_name_of", call.get("tool"))
-            wire = call.get("wire_name") or wires.get(qualified, qualified)
+            issued = self._issued(session, qualified) if "wire_name_of" in call else qualified
+            wire = call.get("wire_name") or wires.get(qualified, issued)
             made.append({**call, "tool": wire, "args": call.get("args", {})})
         self.transcript(session).add(message(f"a{event['n']}-{session}", "assistant", calls=made))
         if event.get("run") == "none":
@@ -628,14 +655,18 @@ class Story:
     def op_approve(self, event: dict[str, Any]) -> None:
         """A person decides on one call. A rejected call has its result at once."""
         session = event["session"]
-        call = self._call(session, event["call"])
+        own = self.transcript(session).call(event["call"])
+        told = [call for t in self.transcripts.values() if (call := t.call(event["call"])) is not None]
+        if own is None and not told:
+            raise UnsupportedError(f"a call {event['call']} that nobody proposed")
+        call = own if own is not None else told[0]  # a decision that was sent to another session
         try:
             self.host_of(session).call("approve", session=session, call=call, decision=event["decision"])
         except HostError as error:
             if error.name != "InvalidInputError":
                 raise
             raise Refusal("not_approvable") from error
-        if event["decision"] == "reject":
+        if event["decision"] == "reject" and own is not None:
             self._start(session, [event["call"]], None)
 
     def op_interrupt(self, event: dict[str, Any]) -> None:
