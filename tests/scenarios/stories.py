@@ -430,7 +430,50 @@ def revoked_meanwhile() -> dict[str, Any]:
     )  # fmt: skip
 
 
+def twice_named() -> dict[str, Any]:
+    other = {"type": "object", "properties": {"page": {"type": "integer"}}}
+    twice = group("wiki", tool("find"), {**tool("find"), "schema": other}, tool("read"))
+    return case(
+        "one name, two definitions",
+        [propose(("c1", "wiki/find"), ("c2", "wiki/read")), event("load", groups=["wiki"], load_point="t2")],
+        [
+            check("start", "callable", exactly=["wiki/read"]),
+            check("end", "refused", None, call="c1", error="name_conflict"),
+            check("end", "executed", None, call="c2", times=1),
+            check(2, "error", None, event=2, error="name_conflict"),
+            check("end", "callable", exactly=["wiki/read"], excludes=["wiki/find"]),
+        ],
+        [{"predicate": "name_collision"}, {"predicate": "misdispatch"}],
+        groups=[twice],
+        grants=[grant("wiki/*")],
+    )
+
+
+def misrouted() -> dict[str, Any]:
+    return case(
+        "an approval for another session",
+        [
+            {"op": "spawn", "parent": "main", "child": "kid", "want": ["mail/send"]},
+            propose(("s1", "mail/send", {"to": "x"}), run="none"),
+            propose(("s1", "mail/send", {"to": "x"}), session="kid", run="none"),
+            event("approve", "kid", call="s1", decision="once"),
+            event("begin", calls=["s1"]),
+            event("begin", "kid", calls=["s1"]),
+        ],
+        [
+            check(1, "callable", "kid", exactly=["mail/send"]),
+            check("end", "executed", "main", call="s1", times=0),
+            check("end", "refused", "main", call="s1", error="needs_approval"),
+            check("end", "executed", "kid", call="s1", times=1),
+        ],
+        [{"predicate": "approval_misrouted"}, {"predicate": "approval_reused"}],
+        groups=[MAIL],
+        resources=SRV,
+        grants=[grant("mail/*", "ask")],
+    )
+
+
 ALL = (
     forked, unloaded, temporary, lost, reached, compacted, approved, repeated_ids, narrow_names, zeroed, missing,
-    revoked_meanwhile,
+    revoked_meanwhile, twice_named, misrouted,
 )  # fmt: skip
