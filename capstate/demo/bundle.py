@@ -20,33 +20,16 @@ from capstate.errors import InvalidInputError
 FOLDERS = ("s05a-reopen-start-policy-narrow", "s08b-revoke-then-reopen")
 """The reopen that loses, and the revocation that comes back."""
 
-KEPT = frozenset(
-    [
-        *("type", "id", "parentId", "parentSession", "sessionId", "leafId", "firstKeptEntryId", "targetId"),
-        *("timestamp", "compactionId", "role", "api", "provider", "model", "modelId", "kind", "name", "toolName"),
-        *(
-            "tool_name",
-            "toolCallId",
-            "tool_use_id",
-            "call_id",
-            "at",
-            "tool",
-            "group",
-            "active",
-            "registered",
-            "authorised",
-        ),
-        *("addedToolNames", "now", "loaded", "customType", "why", "stopReason"),
-    ]
+KEPT = frozenset(  # words, not a wall of quotes
+    """type id parentId parentSession sessionId leafId firstKeptEntryId targetId compactionId timestamp role api
+    provider model modelId kind name toolName tool_name toolCallId tool_use_id call_id at tool group active registered
+    authorised addedToolNames now loaded customType why stopReason""".split()  # noqa: SIM905
 )
 """Keys whose texts are names, ids and kinds."""
 
 DROPPED = frozenset(
-    [
-        *("wire", "check", "simulated_cache", "reply", "usage", "cwd", "description", "input_schema", "parameters"),
-        *("system", "summary", "metadata", "label", "path", "thinking", "signature", "thinkingSignature", "responseId"),
-        *("rawStopReason", "details", "cache_control"),
-    ]
+    """wire check simulated_cache reply usage cwd description input_schema parameters system summary metadata label path
+    thinking signature thinkingSignature responseId rawStopReason details cache_control""".split()  # noqa: SIM905
 )
 """Keys that no audit needs, or that hold nothing but text."""
 

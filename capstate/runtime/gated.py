@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from capstate.authority import Limits
 from capstate.errors import InvalidInputError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import PoolChange, Record
-from capstate.runtime.guard import Gate, Permit, Verdict, judge, operation_id, refusal
-from capstate.runtime.owned import TRIES, Owned
-from capstate.runtime.pool import Usage
-from capstate.trace import Outcome
+from capstate.runtime.guard import Gate, Permit, check_cost
+from capstate.runtime.owned import TRIES, Owned, named_person
+from capstate.runtime.pool import Usage, recovered
+from capstate.runtime.verdict import Names, Verdict, judge, operation_id, outlived, refusal
+from capstate.trace import Call, Outcome
 
 if TYPE_CHECKING:
-    from capstate.runtime.state import Operation
-    from capstate.trace import Call
+    from capstate.runtime.facts import Operation
+    from capstate.runtime.state import State
+    from capstate.surface import Surface
 
 
 class Gated(Owned):
     """The calls of a session."""
+
+    _names: Names | None = None
+    _swept: bool = False
 
     def guard(self, call: Call, *, cost: int = 0) -> Gate:
         """Return the gate for one call: ``with`` or ``async with`` it, and run the tool inside.
@@ -30,30 +33,36 @@ class Gated(Owned):
 
         Entering raises Refused (with the call's one result), NeedsApproval, or LedgerUnavailableError.
         """
-        if type(cost) is not int or cost < 0:
-            raise InvalidInputError("cost", "whole micro-units from 0", cost)
-        return Gate(self, call, cost)
+        return Gate(self, call, check_cost(cost))
 
     def reconcile(self, operation: str, *, outcome: str, by: str, evidence: str | None = None) -> None:
         """Settle an operation of unknown outcome by what the tool's side says now.
 
+        Args:
+            outcome: a value of :class:`~capstate.trace.Outcome`; ``outcome_unknown`` leaves it waiting.
+
         Raises:
-            InvalidInputError: no such unsettled operation of this session.
+            InvalidInputError: no such unsettled operation of this session, or it runs now.
         """
+        if outcome not in Outcome.__members__.values():
+            raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
         with self._open():
             self._live.folds.refresh()
-            known = self._live.state.operations.get(operation)
-            if known is None or known.settled:
+            known = self._live.state.open.get(operation)
+            if known is None:
                 raise InvalidInputError("operation", "an unsettled operation of this session", operation)
-            body: dict[str, Any] = {"by": by, "evidence": evidence, "id": operation, "outcome": Outcome(outcome).value, "used": {}}
-            self._append(Record("settled", body))
+            if any(permit.operation == operation for permit in self._permits):
+                raise InvalidInputError("operation", "one that does not run now", operation)
+            body = {"by": named_person(by), "evidence": evidence, "id": operation, "outcome": str(Outcome(outcome))}
+            self._append(Record("reconciled", body))
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Every operation that this session's chain knows, and the unsettled ones of what it was forked from."""
+        """Every operation that this session's chain knows, and those of what it was forked from, under their owner."""
         with self._open():
             self._live.folds.refresh()
-            return (*self._live.state.operations.values(), *self._inherited())
+            origins = self._origins()
+            return (*self._live.state.operations.values(), *(op for o in origins for op in o.operations.values()))
 
     @property
     def used(self) -> dict[str, int]:
@@ -65,35 +74,41 @@ class Gated(Owned):
             return {"calls": usage.calls, "cost": usage.cost}
 
     def _judge(self, call: Call) -> Verdict:
-        _, _, surface = self._live.look(self._profile.names, self._line(self._path))
-        return judge(surface, self._live.state, self._inherited(), call)
+        live = self._live
+        _, _, surface = live.look(self._profile.names, self._line(self._path))
+        state = live.state
+        if state.token > self._writer.token:
+            raise StaleWriterError(self.id, None, live.folds.head(self.id), owner=False)
+        verdict = judge(self._by_name(surface), call, state, self._damaged, self._elsewhere)
+        if verdict.approval is not None and self.holder != self.id:
+            holder = live.folds.get(self.holder)
+            if holder is not None and outlived(verdict.approval, holder):
+                return verdict._replace(reason=Reason.NEEDS_APPROVAL, approval=None)
+        return verdict
 
     def _start(self, call: Call, cost: int) -> Permit:
-        with self._open():
-            for _ in range(TRIES):
+        with self._lock:
+            self._check_open()
+            for attempt in range(TRIES):
                 verdict = self._judge(call)
                 limits = self._limits()
                 usage: Usage | None = None
-                if verdict.reason in (None, Reason.NEEDS_APPROVAL) and limits is not None:
-                    usage = self._usage()
-                    name = usage.exceeded(limits, cost)
-                    if name == "concurrency":
-                        usage = self._freed(usage)
-                        name = usage.exceeded(limits, cost)
+                if limits is not None and verdict.reason in (None, Reason.NEEDS_APPROVAL):
+                    usage, name = self._fits(limits, cost)
                     if name is not None:
-                        verdict = evolve(verdict, reason=Reason.LIMIT_EXCEEDED, decided_by=f"limit {name}")
+                        verdict = verdict._replace(reason=Reason.LIMIT_EXCEEDED, decided_by=f"limit {name}")
                 if verdict.reason is not None or verdict.row is None:
                     self._count(verdict)
                     raise refusal(call, verdict)
-                definition = verdict.row.definition
-                inner = verdict.inner.definition if verdict.inner is not None else None
-                permit = Permit(call, definition, None, inner, verdict.external, cost, self)
-                if usage is None and verdict.approval is None and not verdict.external:
+                reached = tuple(row.definition for row in verdict.reached)
+                reserved = cost if usage is not None else None
+                permit = Permit(call, verdict.row.definition, None, reached, verdict.external, reserved, self)
+                if usage is None and verdict.approval is None and not permit.external:
                     return permit
                 try:
                     permit.operation = self._record_start(permit, verdict, usage)
                 except (StaleWriterError, PoolConflictError) as error:
-                    self._after(error)
+                    self._after(error, attempt)
                     continue
                 self._permits.append(permit)
                 return permit
@@ -102,12 +117,12 @@ class Gated(Owned):
     def _record_start(self, permit: Permit, verdict: Verdict, usage: Usage | None) -> str:
         call, tool = permit.call, permit.definition.qualified
         operation = verdict.repeats.id if verdict.repeats is not None else operation_id(self.id, call, tool)
-        reserved = usage.reserve(self.id, self._writer.token, permit.cost) if usage is not None else None
-        approval = verdict.approval
+        reserved = usage.reserve(self.id, self._writer.token, permit.cost or 0) if usage is not None else None
         body = {
-            "approval": [approval.call, approval.occurrence, approval.tool, approval.arguments] if approval else None,
+            "approval": list(verdict.approval.key) if verdict.approval is not None else None,
             "arguments": call.digest,
             "call": call.id,
+            "cost": permit.cost,
             "definition": permit.definition.fingerprint,
             "effect": "external" if permit.external else "read",
             "id": operation,
@@ -119,91 +134,124 @@ class Gated(Owned):
         return operation
 
     def _settle(self, permit: Permit, outcome: Outcome, evidence: str | None, cost: int) -> None:
-        if permit.operation is None:
-            return
         with self._lock:
-            for _ in range(TRIES):
-                usage = self._usage() if self._limits() is not None else None
+            for attempt in range(TRIES):
+                usage = None
+                if permit.cost is not None:
+                    before = self._usage()
+                    usage = before.settle(self.id, self._writer.token, reserved=permit.cost, cost=cost)
+                    usage = None if usage is before else usage
+                body: dict[str, Any] = {"evidence": evidence, "id": permit.operation, "outcome": outcome.value}
                 if usage is not None:
-                    usage = usage.settle(self.id, self._writer.token, reserved=permit.cost, cost=cost)
-                body = {
-                    "evidence": evidence,
-                    "id": permit.operation,
-                    "outcome": outcome.value,
-                    "used": usage.totals() if usage is not None else {},
-                }
+                    body["used"] = usage.totals()
                 try:
                     self._append(Record("settled", body), pool=self._change(usage), derived=True)
                 except (StaleWriterError, PoolConflictError) as error:
-                    self._after(error)
+                    self._after(error, attempt)
                     continue
                 self._permits = [p for p in self._permits if p is not permit]
                 return
             raise StaleWriterError(self.id, None, None, owner=True)
 
-    def _inherited(self) -> list[Operation]:
-        """Unsettled operations of the sessions that this one was forked from: visible, and not to be repeated."""
-        found: list[Operation] = []
-        state = self._live.state
-        seen = {self.id}
+    def _damaged(self) -> str:
+        return next((state.chain for state in self._live.line() if state.read_only), "")
+
+    def _elsewhere(self) -> list[Operation]:
+        return [op for origin in self._origins() for op in origin.open.values()]
+
+    def _origins(self) -> list[State]:
+        """Return the states of the sessions that this one was forked from, nearest first."""
+        found: list[State] = []
+        state, seen = self._live.state, {self.id}
         while state.opening is not None and state.opening.origin is not None and state.opening.origin[0] not in seen:
             origin = self._live.folds.get(state.opening.origin[0])
             if origin is None:
                 break
             seen.add(origin.chain)
-            found += origin.unsettled
+            found.append(origin)
             state = origin
         return found
 
-    def _limits(self) -> Limits | None:
-        root = self._live.folds.get(self._root())
-        limits = root.limits if root is not None else None
-        return limits if limits is not None and limits != Limits() else None
+    # -- limits
 
     def _root(self) -> str:
         opening = self._live.state.opening
         return opening.root if opening is not None else self.id
 
+    def _limits(self) -> Limits | None:
+        """Return the limits of the tree; none at all may be used where its root cannot be read."""
+        state = self._live.state
+        if state.opening is not None and state.opening.root != self.id:
+            root = self._live.folds.get(state.opening.root)
+            if root is None or root.opening is None or root.opening.kind != "session":
+                return _NO_ROOT
+            state = root
+        limits = state.limits
+        return limits if limits is not None and limits != _UNLIMITED else None
+
     def _usage(self) -> Usage:
-        root = self._root()
-        pool = self._runtime.ledger.pool(root)
-        state = self._live.folds.get(root)
-        above = state.used if state is not None else {}
-        value, version = (pool.value, pool.version) if pool is not None else (None, 0)
-        return Usage.of(value, version, self._live.state.used, above)
+        root, key, ledger = self._root(), self._runtime.key, self._runtime.ledger
+        row = ledger.pool(root)
+        usage = Usage.read(row.value, row.version, root, key) if row is not None else None
+        above = self._live.folds.get(root)
+        known = max(self._live.state.used["serial"], above.used["serial"] if above is not None else 0)
+        if usage is not None and usage.serial >= known and self._swept:
+            return usage
+        # At the first look, and when the row is behind what an entry says: all entries of the tree are asked.
+        made = recovered(ledger, root, key, row.version if row is not None else 0)
+        self._swept = True
+        return usage if usage is not None and usage.serial >= made.serial else made
+
+    def _fits(self, limits: Limits, cost: int) -> tuple[Usage, str | None]:
+        usage = self._usage()
+        name = usage.exceeded(limits, cost)
+        if name == "concurrency":
+            usage = self._freed(usage)
+            name = usage.exceeded(limits, cost)
+        return usage, name
 
     def _freed(self, usage: Usage) -> Usage:
-        """Free the slots of chains whose owner is dead: its lock can be had."""
+        """Free the slots of chains whose owner is dead: another one wrote since, or its lock can be had."""
         for chain, running in usage.running.items():
             if chain == self.id:
                 dead = running.token != self._writer.token
             else:
-                try:
-                    self._runtime.ledger.lock(chain).close()
-                    dead = True
-                except SessionLockedError:
-                    dead = False
+                state = self._runtime.state(chain)
+                dead = (state is not None and running.token < state.token) or self._can_be_had(chain)
             if dead:
                 usage = usage.freed(chain)
         return usage
 
+    def _can_be_had(self, chain: str) -> bool:
+        try:
+            self._runtime.ledger.lock(chain).close()
+        except SessionLockedError:
+            return False
+        return True
+
     def _change(self, usage: Usage | None) -> PoolChange | None:
-        return PoolChange(self._root(), usage.version, usage.encode()) if usage is not None else None
+        if usage is None:
+            return None
+        root = self._root()
+        return PoolChange(root, usage.version, usage.encode(root, self._runtime.key))
+
+    # -- refusals
 
     def _count(self, verdict: Verdict) -> None:
         """Count a refusal by tool and reason; the first of each kind in an epoch is written at once."""
         if verdict.reason is None or verdict.reason is Reason.NEEDS_APPROVAL:
             return
-        tool = verdict.row.definition.qualified if verdict.row is not None else ""
-        key = (tool, verdict.reason.value)
+        key = (verdict.row.definition.qualified if verdict.row is not None else "", verdict.reason.value)
         self._refused[key] = self._refused.get(key, 0) + 1
-        seen = (self._epoch.receipt.digest if self._epoch is not None else "", *key)
-        if seen not in self._seen:
-            self._seen.add(seen)
-            self._append(self._counted())
-            self._refused.clear()
+        if key not in self._seen:
+            self._append()
+            self._seen.add(key)
 
-    def _counted(self) -> Record:
-        epoch = self._epoch.receipt.epoch if self._epoch is not None else None
-        counts = [[tool, reason, count] for (tool, reason), count in sorted(self._refused.items())]
-        return Record("refused", {"counts": counts, "epoch": epoch})
+    def _by_name(self, surface: Surface) -> Names:
+        if self._names is None or self._names.surface is not surface:
+            self._names = Names.of(surface)
+        return self._names
+
+
+_UNLIMITED = Limits()
+_NO_ROOT = Limits(calls=0)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from capstate.authority import Effect, Grant, Lifetime, check_selector
 from capstate.errors import InvalidInputError, Reason, SessionLockedError
 from capstate.ledger import Record
 from capstate.runtime.gated import Gated
+from capstate.runtime.owned import named_person
+from capstate.runtime.verdict import approval_of
 from capstate.runtime.wishes import named, selectors_of
 
 if TYPE_CHECKING:
-    from capstate.capabilities import Catalog, Definition
+    from capstate.capabilities import Catalog
+    from capstate.runtime.state import State
     from capstate.trace import Call
 
 
@@ -35,19 +38,35 @@ class Given(Gated):
 
         Args:
             by: who gave it.
+            effect: ``allow``, ``ask`` or ``deny``.
             lifetime: ``persistent`` or ``session``.
             expires: milliseconds since the epoch, by the runtime's clock.
+            id: by default a digest of the other fields.
 
         Raises:
+            InvalidInputError: an argument is none of these, or another grant has the id.
             SessionLockedError: a persistent grant belongs to the holder's chain, and another process owns it.
         """
+        if effect not in Effect.__members__.values():
+            raise InvalidInputError("effect", "'allow', 'ask' or 'deny'", effect)
+        if lifetime not in (Lifetime.PERSISTENT, Lifetime.SESSION):
+            raise InvalidInputError("lifetime", "'persistent' or 'session'; a job has its own grants", lifetime)
+        if expires is not None and (type(expires) is not int or expires < 0):
+            raise InvalidInputError("expires", "milliseconds since the epoch", expires)
         with self._open():
-            grant = self._grant(on, Effect(effect), by, Lifetime(lifetime), pin=pin, expires=expires, id=id)
-            holder = self.holder
-            if grant.lifetime is Lifetime.PERSISTENT and holder != self.id:
-                self._runtime.append_to(holder, Record("grant", grant.to_json()))
+            grant = self._given(on, Effect(effect), by, Lifetime(lifetime), pin=pin, expires=expires, id=id)
+            self._live.folds.refresh()
+            shared = grant.lifetime is Lifetime.PERSISTENT and self.holder != self.id
+            state = self._live.folds.get(self.holder) if shared else self._live.state
+            if state is not None and any(g.id == grant.id and g != grant for g in state.grants.values()):
+                raise InvalidInputError("grant id", "one that no other grant has", grant.id)
+            record = Record("grant", grant.to_json())
+            if not shared:
+                self._append(record)
+            elif grant.effect is Effect.DENY:
+                self._runtime._post(self.holder, record)  # what only takes away waits for nobody
             else:
-                self._append(Record("grant", grant.to_json()))
+                self._runtime.append_to(self.holder, record)
             return grant
 
     def deny(self, on: str, *, by: str, lifetime: str = "persistent") -> Grant:
@@ -59,66 +78,111 @@ class Given(Gated):
 
         Raises:
             InvalidInputError: neither the session nor its holder has it.
+            SessionLockedError: it belongs to the holder's chain, and another process owns that.
         """
+        record = Record("revoke", {"by": named_person(by), "id": id})
         with self._open():
             self._live.folds.refresh()
-            holder = self._live.folds.get(self.holder)
-            if id in self._live.state.grants:
-                self._append(Record("revoke", {"by": by, "id": id}))
-            elif holder is not None and id in holder.grants:
-                self._runtime.append_to(self.holder, Record("revoke", {"by": by, "id": id}))
+            if _has(self._live.state, id):
+                self._append(record)
+            elif _has(self._live.folds.get(self.holder), id):
+                self._runtime.append_to(self.holder, record)
             else:
                 raise InvalidInputError("grant id", "a grant of this session or its holder", id)
 
     @contextmanager
     def job(self, name: str, *, grants: Iterable[str] = (), by: str = "") -> Iterator[Self]:
         """Hold grants while a job runs. They end with it, with the process, or with the session, in any order."""
+        named_person(name)
         with self._open():
             made = [
-                self._grant(on, Effect.ALLOW, by or name, Lifetime.UNTIL, pin=True, until=name)
+                self._given(on, Effect.ALLOW, by or name, Lifetime.UNTIL, pin=True, until=name)
                 for on in selectors_of(grants)
             ]
-            if made:
-                self._append(*(Record("grant", grant.to_json()) for grant in made))
+            records = [Record("grant", grant.to_json()) for grant in made]
+            if name in self._live.over:
+                records.insert(0, Record("job-ended", {"job": name}))
+            if records:
+                self._append(*records)
+            self._live.over.discard(name)
         try:
             yield self
         finally:
             with self._lock:
                 if not self._closed:
+                    self._live.over.add(name)  # over, also if the ledger cannot be told now
                     self._append(Record("job-ended", {"job": name}))
+                    self._live.over.discard(name)
 
     def approve(self, call: Call, *, by: str) -> None:
         """Approve exactly this call: occurrence, definition, arguments; once.
 
         Raises:
-            InvalidInputError: no tool of that name is callable on approval now.
+            InvalidInputError: this call does not wait for approval now.
         """
         with self._open():
             verdict = self._judge(call)
-            if verdict.row is None or verdict.reason is not Reason.NEEDS_APPROVAL:
-                got = verdict.reason.value if verdict.reason is not None else "allowed without one"
+            holder = self._live.folds.head(self.holder) if self.holder != self.id else None
+            approval = approval_of(call, verdict, named_person(by), holder.sequence if holder is not None else -1)
+            if approval is None or verdict.reason is not Reason.NEEDS_APPROVAL:
+                got = verdict.reason.value if verdict.reason is not None else "one that may start"
                 raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
-            self._append(Record("approved", _approval(call, verdict.row.definition, by)))
+            self._append(Record("approved", approval.to_json()))
 
     def reject(self, call: Call, *, by: str) -> None:
-        """Refuse a call that waits for approval; an approval given before is withdrawn."""
+        """Refuse a call that waits for approval, for good; an approval given before is withdrawn.
+
+        Raises:
+            InvalidInputError: it neither waits for approval nor could start now.
+        """
         with self._open():
             verdict = self._judge(call)
-            if verdict.row is None:
-                raise InvalidInputError(f"call {call.id!r}", "a known tool", call.tool)
-            self._append(Record("rejected", _approval(call, verdict.row.definition, by)))
+            approval = approval_of(call, verdict, named_person(by), -1)
+            if approval is None or verdict.reason not in (None, Reason.NEEDS_APPROVAL):
+                got = verdict.reason.value if verdict.reason is not None else "none"
+                raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
+            self._append(Record("rejected", approval.to_json()))
 
     def retire(self, name: str, *, by: str) -> None:
-        """Let a source go that the ledger names and this process does not have: ``NAME`` or ``ceiling NAME``."""
+        """Let a source go that the ledger names and this process does not have: ``NAME`` or ``ceiling NAME``.
+
+        Raises:
+            InvalidInputError: the ledger names no such source.
+        """
         with self._open():
-            self._append(Record("retired", {"by": by, "name": name}))
+            self._live.folds.refresh()
+            if name not in self._live.state.sources:
+                raise InvalidInputError("source", "NAME or 'ceiling NAME' that a receipt of this session names", name)
+            self._append(Record("retired", {"by": named_person(by), "name": name}))
 
     def accept_damage(self, *, by: str) -> None:
-        """A named person accepts what was lost in a hole of the ledger: external calls may start again."""
-        with self._open():
-            self._append(Record("accepted", {"by": by}))
+        """Accept, as a named person, what was lost in holes: external calls may start again.
 
-    def _grant(
+        What stood in or behind a hole still does not count. Configuration pins that may have been lost cover nothing
+        from now on. A parent's damage is accepted in the parent.
+
+        Raises:
+            InvalidInputError: nothing is damaged.
+            SessionLockedError: the holder's chain is damaged, and another process owns it.
+        """
+        with self._open():
+            self._live.folds.refresh()
+            state, holder = self._live.state, self._live.folds.get(self.holder)
+            if not state.read_only and (holder is None or not holder.read_only):
+                raise InvalidInputError("accept_damage", "a damaged chain of this session or its holder", "none")
+            lost = [[source, id_] for source, id_, _ in self._live.unseen_pins(self._live.sources.read_catalog())]
+            record = Record("accepted", {"by": named_person(by), "lost": lost})
+            if holder is not None and holder is not state and holder.read_only:
+                self._runtime.append_to(self.holder, *self._rollback(holder), record)
+            if state.read_only:
+                self._append(*self._rollback(state), record)
+            self._live.folds.rolled -= {self.id, self.holder}
+
+    def _rollback(self, state: State) -> list[Record]:
+        """Return the record of damage that this process saw happen, and that the chain itself does not show."""
+        return [Record("repaired", {"damage": ["rollback"]})] if state.chain in self._live.folds.rolled else []
+
+    def _given(
         self,
         on: str,
         effect: Effect,
@@ -126,21 +190,26 @@ class Given(Gated):
         lifetime: Lifetime,
         *,
         pin: bool,
-        expires: int | None = None,
         until: str | None = None,
-        id: str = "",  # noqa: A002 - the word of the design
+        expires: int | None = None,
+        id: str = "",  # noqa: A002
     ) -> Grant:
         pinned = None
-        if pin and effect is Effect.ALLOW:
+        if effect is Effect.ALLOW and pin:
             catalog = self._live.sources.read_catalog()
             pinned = frozenset((d.qualified, d.fingerprint) for d in named(catalog, [check_selector(on, "grant")]))
         token = self._writer.token if lifetime is Lifetime.UNTIL else None
-        return Grant(on, effect, pinned, id, by, lifetime, until, expires, token)
+        return Grant(on, effect, pinned, id, named_person(by), lifetime, until, expires, token)
 
     def _take_pins(self, catalog: Catalog) -> None:
+        """Record the pins that are due at first sight. Where the holder's chain is not ours to write, none is taken."""
+        holder = self._live.folds.get(self.holder)
+        if holder is not None and holder.read_only:
+            return  # they may have been taken, and lost
         records = [
             Record("pin", {"id": id_, "pin": pin, "source": source})
             for source, id_, pin in self._live.unseen_pins(catalog)
+            if pin
         ]
         if not records:
             return
@@ -154,12 +223,5 @@ class Given(Gated):
         self._live.folds.refresh()
 
 
-def _approval(call: Call, definition: Definition, by: str) -> dict[str, Any]:
-    return {
-        "arguments": call.digest,
-        "by": by,
-        "call": call.id,
-        "definition": definition.fingerprint,
-        "occurrence": call.occurrence,
-        "tool": definition.qualified,
-    }
+def _has(state: State | None, id_: str) -> bool:
+    return state is not None and any(g.id == id_ for g in (*state.grants.values(), *state.restrictions))

@@ -8,15 +8,17 @@ the ancestor's holder, and the ancestor's entries. Nothing is remembered that co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from attrs import define, evolve, field
 
 from capstate.authority import FIRST_SIGHT, Authority, Ceiling, Effect, Grant, Lifetime, Pool, Source, allow
-from capstate.ledger import DamageKind, Head, Ledger, load
+from capstate.errors import LedgerUnavailableError
+from capstate.ledger import DamageKind, Entry, Head, Ledger, load
+from capstate.runtime.facts import Opening, covers
 from capstate.runtime.sources import Sources
-from capstate.runtime.state import State, covers
+from capstate.runtime.state import State
 from capstate.surface import Surface, derive
 
 if TYPE_CHECKING:
@@ -29,25 +31,25 @@ class Folds:
 
     ledger: Ledger
     key: bytes | None
+    rolled: set[str] = field(factory=set)
+    """Chains of which entries that were read are gone, or are others now."""
     _states: dict[str, tuple[Head, State]] = field(factory=dict)
     _revision: int | None = None
-    version: int = 0
-    """Grows when any of these states does."""
 
     def refresh(self) -> None:
         """Take in whatever anybody appended to these chains."""
         revision = self.ledger.revision()
-        if revision == self._revision:
-            return
-        for chain in tuple(self._states):
-            self._take(chain)
-        self._revision = revision
+        if revision != self._revision:
+            for chain in tuple(self._states):
+                self._take(chain)
+            self._revision = revision
 
     def get(self, chain: str) -> State | None:
         """Return the state of ``chain``; None if it has no entry."""
-        if chain not in self._states:
-            self._take(chain)
         found = self._states.get(chain)
+        if found is None:
+            self._take(chain)
+            found = self._states.get(chain)
         return found[1] if found is not None else None
 
     def head(self, chain: str) -> Head | None:
@@ -55,18 +57,42 @@ class Folds:
         found = self._states.get(chain)
         return found[0] if found is not None else None
 
+    def take(self, chain: str, entries: tuple[Entry, ...]) -> None:
+        """Take in what this session itself appended to ``chain``."""
+        found = self._states.get(chain)
+        state = found[1] if found is not None else State(chain)
+        for entry in entries:
+            state.apply(entry)
+        self._states[chain] = (entries[-1].head, state)
+
     def _take(self, chain: str) -> None:
         known = self._states.get(chain)
         head = self.ledger.head(chain)
-        if head is None or (known is not None and known[0] == head):
+        if known is None and head is None:
+            return
+        if head is None:
+            raise LedgerUnavailableError(f"chain {chain!r} was there, and is gone")
+        if known is not None and known[0] == head:
             return
         read = load(self.ledger, chain, self.key, after=known[0] if known is not None else None)
         state = known[1] if known is not None else State(chain)
-        state.holes.extend(d.first for d in read.damage if d.kind is DamageKind.HOLE)
+        for damage in read.damage:
+            if damage.kind is DamageKind.HOLE:
+                state.damaged(min(damage.first, head.sequence + 1))
+                if known is not None:
+                    self.rolled.add(chain)
         for entry in read.entries:
             state.apply(entry)
         self._states[chain] = (read.head or head, state)
-        self.version += 1
+
+
+class _Made(NamedTuple):
+    """An authority, what it was made from, and how long that holds."""
+
+    inputs: tuple[Any, ...]
+    expires: int | None
+    until: tuple[int | None, frozenset[str]] | None
+    authority: Authority
 
 
 @define
@@ -79,20 +105,22 @@ class Live:
     clock: Callable[[], int]
     alive: Callable[[str], int | None]
     """The fencing token under which this process has a session open; None if it has not."""
-    _authority: dict[str, tuple[tuple[Any, ...], Authority]] = field(factory=dict)
-    _granted: dict[str, tuple[tuple[Any, ...], tuple[Grant, ...]]] = field(factory=dict)
-    _pinned: dict[tuple[Any, ...], Source] = field(factory=dict)
+    over: set[str] = field(factory=set)
+    """Jobs that ended although the ledger could not be told."""
+    _latest: int = 0
+    _nothing: Authority = field(factory=lambda: Authority(Pool(launch=False)))
+    _made: dict[str, _Made] = field(factory=dict)
     _looked: tuple[tuple[Any, ...], Surface] | None = None
 
     @property
     def state(self) -> State:
         """The session's own state."""
-        state = self.folds.get(self.chain)
-        return state if state is not None else State(self.chain)
+        return self.folds.get(self.chain) or State(self.chain)
 
     def now(self) -> int:
-        """Milliseconds since the epoch; never behind the ledger."""
-        return max(self.clock(), self.state.at)
+        """Milliseconds since the epoch; never behind the ledger, and never running back."""
+        self._latest = max(self._latest, self.clock(), self.state.at)
+        return self._latest
 
     def look(self, names: NameRule, path: tuple[str, ...] | None) -> tuple[Catalog, Authority, Surface]:
         """Return what exists, who may, and what may be called, all read now.
@@ -104,110 +132,124 @@ class Live:
         self.folds.refresh()
         catalog = self.sources.read_catalog()
         authority = self.authority(self.chain)
-        loads = self.state.loads
-        inputs = (catalog, authority, loads, names, path)
-        if self._looked is not None and self._looked[0] == inputs:
-            return catalog, authority, self._looked[1]
-        surface = derive(
-            catalog,
-            loads,
-            path,
-            authority,
-            names,
-            self._looked[1] if self._looked is not None else None,
-        )
+        state = self.folds.get(self.chain)
+        inputs = (catalog, authority, state.loads if state is not None else (), names, path)
+        looked = self._looked
+        if looked is not None and looked[0] == inputs:
+            return catalog, authority, looked[1]
+        surface = derive(catalog, inputs[2], path, authority, names, looked[1] if looked is not None else None)
         self._looked = (inputs, surface)
         return catalog, authority, surface
 
-    def authority(self, chain: str) -> Authority:
+    def authority(self, chain: str, below: tuple[str, ...] = ()) -> Authority:
         """Return the authority of ``chain``'s session now, with that of its ancestors."""
         state = self.folds.get(chain)
-        if state is None or state.opening is None:
-            return Authority(Pool(launch=False))
-        opening = state.opening
-        child = opening.parent is not None or opening.kind == "child"
-        parent: Any = None
-        if child:
-            above = self.folds.get(opening.parent) if opening.parent is not None else None
-            if above is None or opening.parent is None:
-                parent = "missing"
-            else:
-                parent = "ended" if above.ended else self.authority(opening.parent)
-        holder = self.folds.get(opening.holder)
-        pins: Mapping[tuple[str, str], Any] = holder.pins if holder is not None else {}
-        sources = tuple(
-            self._resolve(source, pins, opening.holder)
-            for source in self.sources.read_grants(opening.holder, state.sources, state.retired)
-        )
-        ceilings = self.sources.read_ceilings(opening.holder, state.sources, state.retired)
-        if state.restrictions:
-            # Asks that may not add are a ceiling: everything, but these only if asked.
-            ceilings = (*ceilings, Ceiling("restrictions", (allow("*"), *state.restrictions)))
-        inputs = (sources, self._grants(chain, opening.holder), opening.launch, child, ceilings, parent)
-        last = self._authority.get(chain)
-        if last is not None and last[0] == inputs:
-            return last[1]
-        pool = Pool(
-            sources, inputs[1], opening.launch if child else None, launch=not child or opening.launch is not None
-        )
-        made = Authority(pool, ceilings, parent)
-        self._authority[chain] = (inputs, made)
-        return made
+        opening = state.opening if state is not None else None
+        if state is None or opening is None:
+            return self._nothing
+        holder = state if opening.holder == chain else self.folds.get(opening.holder)
+        parent = None
+        if opening.parent is not None or opening.kind == "child":
+            parent = self._parent(opening.parent, (*below, chain))
+        read = self.sources.read(opening.holder, state.sources)
+        inputs = (read, state.version, holder.version if holder is not None else -1, parent)
+        made = self._made.get(chain)
+        if (
+            made is not None
+            and made.inputs == inputs
+            and (made.expires is None or made.expires > self.now())
+            and (made.until is None or made.until == self._until(chain))
+        ):
+            return made.authority
+        made = self._made[chain] = self._make(chain, state, holder, inputs, made)
+        return made.authority
 
-    def _resolve(self, source: Source, pins: Mapping[tuple[str, str], Any], holder: str) -> Source:
-        """Return ``source`` with the pins that were taken at first sight; one not taken yet covers nothing."""
-        if not any(rule.pin == FIRST_SIGHT for rule in source.rules):
-            return source
-        taken = tuple(pins.get((source.name, rule.id), frozenset()) for rule in source.rules)
-        key = (source.name, holder, source.rules, source.revision, taken)
-        found = self._pinned.get(key)
-        if found is None:
-            rules = tuple(
-                evolve(rule, pin=pin) if rule.pin == FIRST_SIGHT else rule
-                for rule, pin in zip(source.rules, taken, strict=True)
-            )
-            found = self._pinned[key] = evolve(source, rules=rules)
-        return found
-
-    def _grants(self, chain: str, holder: str) -> tuple[Grant, ...]:
-        """Return the grants in the ledger that live now: the chain's own, and its holder's persistent ones."""
-        state, above = self.folds.get(chain), self.folds.get(holder)
-        own = tuple(state.grants.values()) if state is not None else ()
-        held = tuple(above.grants.values()) if above is not None and holder != chain else ()
-        token = self.alive(chain)
-        expiring = [g.expires for g in (*own, *held) if g.expires is not None]
-        now = self.now() if expiring else 0
-        key = (own, held, token, tuple(e > now for e in expiring))
-        last = self._granted.get(chain)
-        if last is not None and last[0] == key:
-            return last[1]
-        live = tuple(
-            g
-            for g in (*own, *(g for g in held if g.lifetime is Lifetime.PERSISTENT))
-            if (g.expires is None or g.expires > now)
-            and (
-                g.lifetime is not Lifetime.UNTIL or g.effect is Effect.DENY or (token is not None and g.token == token)
-            )
-        )
-        self._granted[chain] = (key, live)
-        return live
+    def line(self) -> Iterator[State]:
+        """Give the states that authority rests on: of the session, its ancestors, their holders, and the root."""
+        seen: set[str] = set()
+        chain: str | None = self.chain
+        while chain is not None and chain not in seen:
+            state = self.folds.get(chain)
+            opening = state.opening if state is not None else None
+            for each in (chain, *((opening.holder, opening.root) if opening is not None else ())):
+                found = self.folds.get(each) if each not in seen else None
+                seen.add(each)
+                if found is not None:
+                    yield found
+            chain = opening.parent if opening is not None else None
 
     def unseen_pins(self, catalog: Catalog) -> Iterator[tuple[str, str, list[list[str]]]]:
-        """Give (source, grant id, pin) of each first-sight pin of the session's holder that can be taken now.
+        """Give (source, grant id, pin) of each first-sight pin of the session's holder that was never taken.
 
-        A grant whose tools nobody has seen yet is not pinned yet: it covers nothing until then.
+        The pin is empty while nobody has seen a tool that the grant names: then it cannot be taken yet.
         """
-        opening = self.state.opening
-        if opening is None:
+        state = self.state
+        if state.opening is None:
             return
-        holder = self.folds.get(opening.holder)
-        pins = holder.pins if holder is not None else {}
-        for source in self.sources.read_grants(opening.holder, self.state.sources, self.state.retired):
-            for rule in source.rules:
-                if rule.pin == FIRST_SIGHT and (source.name, rule.id) not in pins:
-                    pin = pin_of(rule.on, catalog)
-                    if pin:
-                        yield source.name, rule.id, pin
+        holder = self.folds.get(state.opening.holder)
+        for source in self.sources.read(state.opening.holder, state.sources):
+            for rule in source.rules if isinstance(source, Source) else ():
+                key = (source.name, rule.id)
+                if rule.pin == FIRST_SIGHT and (holder is None or (key not in holder.pins and key not in holder.lost)):
+                    yield *key, pin_of(rule.on, catalog)
+
+    def _parent(self, parent: str | None, below: tuple[str, ...]) -> Authority | Literal["missing", "ended"]:
+        state = self.folds.get(parent) if parent is not None and parent not in below else None
+        if parent is None or state is None:
+            return "missing"
+        return "ended" if state.ended else self.authority(parent, below)
+
+    def _until(self, chain: str) -> tuple[int | None, frozenset[str]]:
+        """Return what grants until a job ends live by: the token under which this process owns the chain."""
+        return self.alive(chain), frozenset(self.over)
+
+    def _make(
+        self, chain: str, state: State, holder: State | None, inputs: tuple[Any, ...], last: _Made | None
+    ) -> _Made:
+        read, _, _, parent = inputs
+        opening = state.opening or Opening("child")
+        named = [*read, *self.sources.missing(state.sources, state.retired)]
+        sources = tuple(_resolved(s, holder) for s in named if isinstance(s, Source))
+        ceilings = [c for c in named if isinstance(c, Ceiling)]
+        cut = state.restrictions if holder is None or holder is state else (*state.restrictions, *holder.restrictions)
+        if cut:
+            # Asks that may not add are a ceiling: everything, but these only if asked.
+            ceilings.append(Ceiling("restrictions", (allow("*"), *cut)))
+        if state.ended:
+            ceilings.append(Ceiling("ended"))
+        grants = list(state.grants.values())
+        if holder is not None and holder is not state:
+            grants += [g for g in holder.grants.values() if g.lifetime is Lifetime.PERSISTENT]
+        expiring = [g.expires for g in grants if g.expires is not None]
+        now = self.now() if expiring else 0
+        until = self._until(chain) if any(g.lifetime is Lifetime.UNTIL for g in grants) else None
+        live = tuple(g for g in grants if (g.expires is None or g.expires > now) and _lives(g, until))
+        launch = opening.launch if parent is not None else None
+        pool = Pool(sources, live, launch, launch=parent is None or launch is not None)
+        authority = Authority(pool, tuple(ceilings), parent)
+        if last is not None and last.authority == authority:
+            authority = last.authority
+        return _Made(inputs, min((e for e in expiring if e > now), default=None), until, authority)
+
+
+def _lives(grant: Grant, until: tuple[int | None, frozenset[str]] | None) -> bool:
+    """Whether a grant until a job ends still lives: under its writer's token alone, which this process must hold."""
+    if grant.lifetime is not Lifetime.UNTIL or grant.effect is not Effect.ALLOW or until is None:
+        return True
+    token, over = until
+    return token is not None and grant.token == token and grant.until not in over
+
+
+def _resolved(source: Source, holder: State | None) -> Source:
+    """Return ``source`` with the pins that were taken at first sight; one not taken covers nothing."""
+    if not any(rule.pin == FIRST_SIGHT for rule in source.rules):
+        return source
+    pins = holder.pins if holder is not None else {}
+    rules = tuple(
+        evolve(rule, pin=pins.get((source.name, rule.id), frozenset())) if rule.pin == FIRST_SIGHT else rule
+        for rule in source.rules
+    )
+    return evolve(source, rules=rules)
 
 
 def pin_of(selector: str, catalog: Catalog) -> list[list[str]]:

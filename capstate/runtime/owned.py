@@ -7,12 +7,13 @@ change of the head is a stale writer.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from capstate.epochs import NO_PROFILE, Cause, Epoch
-from capstate.errors import PoolConflictError, SessionClosedError, StaleWriterError
+from capstate.errors import InvalidInputError, PoolConflictError, SessionClosedError, StaleWriterError
 from capstate.ledger import PoolChange, Record, Writer, chain_entries
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from capstate.runtime import Runtime
     from capstate.runtime.guard import Permit
     from capstate.runtime.live import Live
+    from capstate.surface import Load
 
-TRIES = 64
+TRIES = 200
 """How often an append that met only posts, or another session's use of the limits, derives again."""
+_AT_ONCE = 8
 
 
 class Owned:
@@ -40,11 +43,12 @@ class Owned:
         self._audit = ""
         self._profile: Profile = NO_PROFILE
         self._path: tuple[str, ...] | None = None
+        self._lines: tuple[tuple[Load, ...], tuple[str, ...] | None, tuple[str, ...] | None] = ((), None, None)
         self._retained: tuple[int, ...] = ()
         self._opaque: tuple[tuple[str, str], ...] = ()
         self._permits: list[Permit] = []
         self._refused: dict[tuple[str, str], int] = {}
-        self._seen: set[tuple[str, str, str]] = set()
+        self._seen: set[tuple[str, str]] = set()
         self._closed = False
 
     @property
@@ -56,16 +60,24 @@ class Owned:
     @contextmanager
     def _open(self) -> Iterator[None]:
         with self._lock:
-            if self._closed:
-                raise SessionClosedError(f"session {self.id!r} is closed")
+            self._check_open()
             yield
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SessionClosedError(f"session {self.id!r} is closed")
 
     def _line(self, path: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Return the entries of ``path`` that a load names: what the surface can depend on."""
         if path is None:
             return None
-        named = {load.at for load in self._live.state.loads if load.at is not None}
-        return tuple(entry for entry in path if entry in named)
+        loads = self._live.state.loads
+        if self._lines[0] is loads and self._lines[1] is path:
+            return self._lines[2]
+        named = {load.at for load in loads if load.at is not None}
+        line = tuple(entry for entry in path if entry in named)
+        self._lines = (loads, path, line)
+        return line
 
     def _append(
         self,
@@ -76,24 +88,50 @@ class Owned:
     ) -> None:
         """Append after the head that was folded last. What was ``derived`` is for the caller to derive again."""
         folds = self._live.folds
-        for _ in range(TRIES):
+        counted = [self._counted()] if self._refused else []
+        for attempt in range(TRIES):
             head = folds.head(self.id)
             entries = chain_entries(
-                self.id, head, records, at=self._live.now(), token=self._writer.token, key=self._runtime.key
+                self.id,
+                head,
+                [*records, *counted],
+                at=self._live.now(),
+                token=self._writer.token,
+                key=self._runtime.key,
             )
             try:
                 self._runtime.ledger.append(self.id, entries, expect=head, writer=self._writer, blobs=blobs, pool=pool)
             except StaleWriterError as error:
                 if derived:
                     raise
-                self._after(error)
+                self._after(error, attempt)
                 continue
-            folds.refresh()
+            folds.take(self.id, entries)
+            self._refused.clear()
             return
         raise StaleWriterError(self.id, None, None, owner=True)
 
-    def _after(self, error: StaleWriterError | PoolConflictError) -> None:
+    def _after(self, error: StaleWriterError | PoolConflictError, attempt: int) -> None:
         """Take in what moved the head; posts alone are no reason to give up."""
         if isinstance(error, StaleWriterError) and not error.owner:
             raise error
+        if attempt > _AT_ONCE:
+            time.sleep(0.0005 * (attempt % 16))
         self._live.folds.refresh()
+
+    def _counted(self) -> Record:
+        """Return the refusals that no entry holds yet, by tool and reason."""
+        epoch = self._epoch.receipt.epoch if self._epoch is not None else None
+        counts = [[tool, reason, count] for (tool, reason), count in sorted(self._refused.items())]
+        return Record("refused", {"counts": counts, "epoch": epoch})
+
+
+def named_person(by: object) -> str:
+    """Return ``by`` if it names somebody.
+
+    Raises:
+        InvalidInputError: it does not.
+    """
+    if not isinstance(by, str) or not by:
+        raise InvalidInputError("by", "the name of a person or a program", by)
+    return by

@@ -1,22 +1,26 @@
 """The limits of one tree of sessions: a pool that is reserved from before a call starts and settled after.
 
-The pool is one row beside the chain of the root session, changed in the transaction that appends the reserving
-entry. Calls and spent cost only grow; entries carry both as well, and the larger counts. Pure: bytes in, bytes out.
+The pool is one row beside the chain of the root session, changed in the transaction that appends the reserving entry.
+The row is a cache: entries carry the totals too, and the larger count. One that is lost, does not read, is older than
+an entry, or is not sealed where a key is given, is made again from the entries of the whole tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from capstate.digest import canonical
-from capstate.errors import MalformedError
+from capstate.digest import canonical, seal
+from capstate.runtime.facts import whole
+from capstate.runtime.live import Folds
 
 if TYPE_CHECKING:
     from capstate.authority import Limits
+    from capstate.ledger import Ledger
 
 
 class Running(NamedTuple):
@@ -35,31 +39,28 @@ class Usage:
         calls: started calls.
         spent: micro-units of the calls that ended.
         running: by chain, what runs.
+        serial: number of changes so far.
         version: of the row that this was read from; 0 if there was none.
     """
 
     calls: int = 0
     spent: int = 0
     running: Mapping[str, Running] = field(factory=dict)
+    serial: int = 0
     version: int = 0
 
     @classmethod
-    def of(cls, value: bytes | None, version: int, *totals: Mapping[str, int]) -> Usage:
-        """Read a pool row; never below any of ``totals``.
-
-        Raises:
-            MalformedError: the bytes are no pool row.
-        """
-        row: Any = {"calls": 0, "running": {}, "spent": 0}
+    def read(cls, value: bytes, version: int, root: str, key: bytes | None) -> Usage | None:
+        """Read a pool row; None if it is none, or not sealed by ``key``."""
         try:
-            if value is not None:
-                row = orjson.loads(value)
-            running = {str(c): Running(*map(int, r)) for c, r in row["running"].items()}
-            calls = max(int(row["calls"]), *(t.get("calls", 0) for t in totals), 0)
-            spent = max(int(row["spent"]), *(t.get("spent", 0) for t in totals), 0)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise MalformedError("limits pool", "calls, running and spent", str(error)) from error
-        return cls(calls, spent, running, version)
+            row: Any = orjson.loads(value)
+            mark = row.pop("seal")
+            if key is not None and not compare_digest(_seal(key, root, row).encode(), str(mark).encode()):
+                return None
+            running = {str(c): Running(*map(whole, r)) for c, r in row["running"].items()}
+            return cls(whole(row["calls"]), whole(row["spent"]), running, whole(row["serial"]), version)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     @property
     def slots(self) -> int:
@@ -81,10 +82,11 @@ class Usage:
 
     def reserve(self, chain: str, token: int, cost: int) -> Usage:
         """Return the pool with one more call of ``chain`` running."""
-        freed = self if self.running.get(chain, (token,))[0] == token else self.freed(chain)
+        known = self.running.get(chain)
+        freed = self if known is None or known.token == token else self.freed(chain)
         was = freed.running.get(chain, Running(token, 0, 0))
         now = Running(token, was.calls + 1, was.cost + cost)
-        return Usage(freed.calls + 1, freed.spent, {**freed.running, chain: now}, freed.version)
+        return evolve(freed, calls=self.calls + 1, running={**freed.running, chain: now}, serial=self.serial + 1)
 
     def settle(self, chain: str, token: int, *, reserved: int, cost: int) -> Usage:
         """Return the pool with one call of ``chain`` ended, at its real ``cost``."""
@@ -94,7 +96,7 @@ class Usage:
         running = {c: r for c, r in self.running.items() if c != chain}
         if was.calls > 1:
             running[chain] = Running(token, was.calls - 1, max(0, was.cost - reserved))
-        return Usage(self.calls, self.spent + cost, running, self.version)
+        return evolve(self, spent=self.spent + cost, running=running, serial=self.serial + 1)
 
     def freed(self, chain: str) -> Usage:
         """Return the pool without what a dead owner of ``chain`` left running: spent, and its slots free."""
@@ -102,12 +104,41 @@ class Usage:
         if was is None:
             return self
         running = {c: r for c, r in self.running.items() if c != chain}
-        return Usage(self.calls, self.spent + was.cost, running, self.version)
+        return evolve(self, spent=self.spent + was.cost, running=running)
 
-    def encode(self) -> bytes:
+    def encode(self, root: str, key: bytes | None) -> bytes:
         """Return the row to store."""
-        return canonical({**self.totals(), "running": {c: list(r) for c, r in self.running.items()}})
+        row = {**self.totals(), "running": {c: list(r) for c, r in self.running.items()}}
+        return canonical({**row, "seal": _seal(key, root, row) if key is not None else ""})
 
     def totals(self) -> dict[str, int]:
         """Return what only grows, as entries carry it."""
-        return {"calls": self.calls, "spent": self.spent}
+        return {"calls": self.calls, "serial": self.serial, "spent": self.spent}
+
+
+def _seal(key: bytes, root: str, row: Mapping[str, Any]) -> str:
+    return seal(key, b"pool", root.encode(), canonical(dict(row)))
+
+
+def recovered(ledger: Ledger, root: str, key: bytes | None, version: int) -> Usage:
+    """Return what the entries of the whole tree say was used, and what may be running."""
+    folds = Folds(ledger, key)
+    calls = spent = serial = 0
+    running: dict[str, Running] = {}
+    seen: set[str] = set()
+    chains = [root]
+    while chains:
+        chain = chains.pop()
+        state = folds.get(chain) if chain not in seen else None
+        seen.add(chain)
+        if state is None:
+            continue
+        chains += state.children
+        calls, spent = max(calls, state.used["calls"]), max(spent, state.used["spent"])
+        serial = max(serial, state.used["serial"])
+        started = [op for op in state.open.values() if op.state == "executing" and op.cost is not None]
+        if started:
+            token = max(op.token for op in started)
+            kept = [op for op in started if op.token == token]
+            running[chain] = Running(token, len(kept), sum(op.cost or 0 for op in kept))
+    return Usage(calls, spent, running, serial, version)

@@ -13,13 +13,14 @@ from attrs import evolve
 
 from capstate.authority import Lifetime
 from capstate.digest import canonical
-from capstate.epochs import Boundary, Cause, Epoch, Facts, reproject
+from capstate.epochs import Cause, Epoch, Facts, reproject
 from capstate.errors import InvalidInputError, Reason, StaleWriterError, SurfaceExceededError
 from capstate.ledger import Record
 from capstate.runtime.given import Given
+from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
 from capstate.runtime.owned import TRIES
+from capstate.runtime.verdict import operation_id
 from capstate.runtime.wishes import Wishes, selectors_of
-from capstate.trace import Message, Role
 
 if TYPE_CHECKING:
     from capstate.capabilities import Definition
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from capstate.receipts import Receipt
     from capstate.runtime.state import State
     from capstate.surface import Surface
+    from capstate.trace import Message
 
 
 class Session(Wishes, Given):
@@ -52,28 +54,29 @@ class Session(Wishes, Given):
             LedgerUnavailableError, CatalogUnavailableError: nothing was derived, nothing is callable.
             StaleWriterError: another process took the session over.
         """
-        try:
-            why = Cause(cause)
-        except ValueError:
-            raise InvalidInputError("cause", f"one of {', '.join(Cause)}", cause) from None
+        if cause not in Cause.__members__.values():
+            raise InvalidInputError("cause", f"one of {', '.join(Cause)}", cause)
         with self._open():
             profile = provider if provider is not None else self._profile
-            messages = self._neutral(profile, history) if history is not None else None
+            messages = neutral(profile, history) if history is not None else None
             line = tuple(path) if path is not None else None
-            for _ in range(TRIES):
+            for attempt in range(TRIES):
                 try:
-                    epoch = self._reproject(why, profile, messages, line)
+                    epoch = self._reproject(Cause(cause), profile, messages, line)
                 except StaleWriterError as error:
-                    self._after(error)
+                    self._after(error, attempt)
                     continue
                 break
             else:
                 raise StaleWriterError(self.id, None, None, owner=True)
+            if self._epoch is None or epoch.receipt is not self._epoch.receipt:
+                self._seen.clear()
             self._profile, self._path, self._epoch, self._fresh = profile, line, epoch, None
             self._retained, self._opaque, self._damage = epoch.facts.retained, epoch.facts.opaque, ()
-            if profile.adapter is None:
+            adapter = adapter_of(profile)
+            if adapter is None:
                 return epoch
-            request = profile.adapter.render(profile, epoch.projection, list(history) if history is not None else [])
+            request = adapter.render(profile, epoch.projection, list(history) if history is not None else [])
             return evolve(epoch, request=request)
 
     def check(self, body: Mapping[str, Any]) -> OnWire:
@@ -85,10 +88,11 @@ class Session(Wishes, Given):
             MalformedError: the body is none of this provider's.
         """
         with self._open():
-            if self._profile.adapter is None:
+            adapter = adapter_of(self._profile)
+            if adapter is None:
                 raise InvalidInputError("check", "a provider with an adapter at the last reproject", "none")
-            wire = self._profile.adapter.on_wire(body)
-            _, _, surface = self._live.look(self._profile.names, self._line(self._path))
+            wire = adapter.on_wire(body)
+            surface = self._live.look(self._profile.names, self._line(self._path))[2]
             beyond = tuple(sorted(wire.effective - surface.wires.keys()))
             differing = tuple(
                 sorted(
@@ -113,11 +117,9 @@ class Session(Wishes, Given):
         """
         selectors = selectors_of(want)
         with self._open():
-            if self._runtime.ledger.head(id) is not None:
-                raise InvalidInputError("child id", "an unused session id", id)
-            child = self._runtime._open_child(self, id, selectors)
+            self._runtime._check_unused(id, "child id")
             self._append(Record("spawned", {"at": at, "call": call, "child": id}))
-            return child
+            return self._runtime._open_child(self, id, selectors)
 
     def child(self, id: str) -> Session:  # noqa: A002 - the word of the design
         """Resume a child. One whose launch restriction was not stored may do nothing (``policy_missing``).
@@ -132,14 +134,19 @@ class Session(Wishes, Given):
         """Copy this session up to the entry ``at``: its loads there, its holder, its limits; nothing temporary.
 
         Args:
-            path: entry ids from root to leaf; with ``at``, cut there. None: a linear history, all of it.
+            path: entry ids from root to leaf; with ``at``, cut there. None: that of the last projection.
+
+        Raises:
+            InvalidInputError: the id is taken, or ``at`` is not on the path.
         """
         with self._open():
-            line = list(path) if path is not None else None
+            line = list(path) if path is not None else list(self._path) if self._path is not None else None
             if line is not None and at is not None:
                 if at not in line:
                     raise InvalidInputError("at", "an entry of the path", at)
                 line = line[: line.index(at) + 1]
+            self._runtime._check_unused(id, "fork id")
+            self._append(Record("forked", {"at": at, "child": id}))
             return self._runtime._open_fork(self, id, at, line)
 
     @property
@@ -154,18 +161,17 @@ class Session(Wishes, Given):
         return self._epoch.receipt if self._epoch is not None else self._previous
 
     def explain(self, tool: str) -> dict[str, Any]:
-        """Say why ``tool`` (``group/name``) is callable or not now, rule by rule, as JSON."""
+        """Say why ``tool`` (``group/name``) is callable or not now, and which rule decides, as JSON."""
         with self._open():
             catalog, authority, surface = self._live.look(self._profile.names, self._line(self._path))
             row, definition = surface.row(tool), catalog.find(tool)
             if row is None or definition is None:
                 return {"tool": tool, "callable": False, "reason": Reason.UNKNOWN_TOOL.value, "decided_by": ""}
-            decision = authority.decide(definition)
             return {
                 "tool": tool,
                 "callable": row.reason is None,
                 "reason": row.reason.value if row.reason is not None else None,
-                "decided_by": row.decided_by or decision.decided_by,
+                "decided_by": row.decided_by or authority.decide(definition).decided_by,
                 "effect": row.effect.value if row.effect is not None else None,
                 "loaded": row.loaded,
                 "wire": row.wire,
@@ -178,7 +184,7 @@ class Session(Wishes, Given):
             self._append(Record("note", dict(body)))
 
     def end(self) -> None:
-        """End the session for good: its children may do nothing any more."""
+        """End the session for good: it and its children may do nothing any more."""
         with self._open():
             self._append(Record("ended", {}))
         self.close()
@@ -191,11 +197,9 @@ class Session(Wishes, Given):
             try:
                 for permit in tuple(self._permits):
                     permit._leave()
-                records = [self._counted()] if self._refused else []
-                if any(g.lifetime is Lifetime.UNTIL for g in self._live.state.grants.values()):
-                    records.append(Record("closed", {}))
-                if records:
-                    self._append(*records)
+                until = any(g.lifetime is Lifetime.UNTIL for g in self._live.state.grants.values())
+                if until or self._refused:
+                    self._append(*([Record("closed", {})] if until else []))
             finally:
                 self._closed = True
                 self._runtime._forget(self)
@@ -208,17 +212,18 @@ class Session(Wishes, Given):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Session {self.id!r} of {self.holder!r}{', closed' if self._closed else ''}>"
+        return f"<Session {self.id!r}{', closed' if self._closed else ''}>"
 
     def _reproject(
         self, cause: Cause, profile: Profile, messages: list[Message] | None, path: tuple[str, ...] | None
     ) -> Epoch:
-        self._live.folds.refresh()
-        catalog = self._live.sources.read_catalog()
-        self._take_pins(catalog)
-        state = self._live.state
+        live = self._live
+        live.folds.refresh()
+        self._take_pins(live.sources.read_catalog())
         line = self._line(path)
-        catalog, authority, _ = self._live.look(profile.names, line)
+        catalog, authority, _ = live.look(profile.names, line)
+        state = live.state
+        rolled = self.id in live.folds.rolled
         if self._fresh is not None and cause is Cause.TURN:
             cause = self._fresh
         facts = Facts(
@@ -226,72 +231,55 @@ class Session(Wishes, Given):
             authority,
             state.loads,
             line,
-            retained(state, messages) if messages is not None else self._retained,
+            retained(state.loads, messages) if messages is not None else self._retained,
             profile,
-            tuple((m.id, m.issuer or "") for m in messages if m.role is Role.OPAQUE)
-            if messages is not None
-            else self._opaque,
+            opaque(messages) if messages is not None else self._opaque,
             cause=cause,
             session=self.id,
-            ledger=self._live.state.opening.log if self._live.state.opening is not None else "",
-            boundary=_boundary(messages, path),
+            ledger=state.opening.log if state.opening is not None else "",
+            boundary=boundary(messages, path) if messages is not None else None,
             used=self.used,
             audit=self._audit,
-            damage=self._damage,
+            damage=(*self._damage, *(("hole",) if rolled else ())),
             fork=_fork(state),
         )
         last = self._epoch if self._epoch is not None else self._previous
         epoch = reproject(facts, last)
+        claims = self._claims(messages or ())
         if last is not None and epoch.receipt is (last.receipt if isinstance(last, Epoch) else last):
+            if claims:
+                self._append(*claims, derived=True)
             return epoch
-        records = [Record("epoch", {"digest": epoch.receipt.digest, "receipt": dict(epoch.receipt.body)})]
-        lapsed = sorted({a.tool for a in state.approvals if _unauthorised(epoch.surface, a.tool)})
+        records = [Record("epoch", {"digest": epoch.receipt.digest, "receipt": dict(epoch.receipt.body)}), *claims]
+        lapsed = sorted({tool for a in state.approvals for tool in a.tools if _unauthorised(epoch.surface, tool)})
         if lapsed:
             records.append(Record("lapsed", {"tools": lapsed}))
-        if self._refused:
-            records.insert(0, self._counted())
-        if self._damage:
-            records.insert(0, Record("repaired", {"damage": list(self._damage)}))
+        if facts.damage:
+            found = [*facts.damage, *(("rollback",) if rolled else ())]
+            records.insert(0, Record("repaired", {"damage": found}))
         self._append(*records, blobs=epoch.blobs, derived=True)
-        self._refused.clear()
+        live.folds.rolled.discard(self.id)
         return epoch
 
-    def _neutral(self, profile: Profile, history: Sequence[Any]) -> list[Message]:
-        if profile.adapter is not None:
-            return profile.adapter.read(history)
-        for n, message in enumerate(history):
-            if not isinstance(message, Message):
-                raise InvalidInputError(
-                    f"history[{n}]", "a Message, or a provider that reads its own", type(message).__name__
-                )
-        return list(history)
-
-
-def retained(state: State, messages: Sequence[Message]) -> tuple[int, ...]:
-    """Return the loads whose entry, or whose call's result, ``messages`` hold, in order of their place."""
-    entries: dict[str, int] = {}
-    results: dict[str, int] = {}
-    for n, message in enumerate(messages):
-        if message.id:
-            entries.setdefault(message.id, n)
-        if message.role is Role.TOOL and message.result_for is not None:
-            results.setdefault(message.result_for, n)
-    places = []
-    for load in state.loads:
-        place = entries.get(load.at) if load.at is not None else None
-        if place is None and load.call is not None:
-            place = results.get(load.call)
-        if place is not None:
-            places.append((place, load.sequence))
-    return tuple(sequence for _, sequence in sorted(places))
-
-
-def _boundary(messages: Sequence[Message] | None, path: tuple[str, ...] | None) -> Boundary | None:
-    if messages is None:
-        return None
-    kept = [m for m in messages if m.role not in (Role.SUMMARY, Role.SYSTEM, Role.OPAQUE)]
-    leaf = path[-1] if path else (messages[-1].id if messages else None)
-    return Boundary(kept[0].id or None if kept else None, len(kept), leaf or None)
+    def _claims(self, messages: Sequence[Message]) -> list[Record]:
+        """Return records of external calls that the history leaves open and no entry knows: they take away."""
+        calls = list(unknown(messages))
+        if not calls:
+            return []
+        names = self._by_name(self._live.look(self._profile.names, self._line(self._path))[2])
+        states = (self._live.state, *self._origins())
+        known = {(op.call, op.occurrence) for state in states for op in state.operations.values()}
+        records = []
+        for call in calls:
+            row = names.find(call.tool)
+            if (call.id, call.occurrence) in known or (row is not None and row.definition.tool.effect == "read"):
+                continue
+            known.add((call.id, call.occurrence))
+            tool = row.definition.qualified if row is not None else call.tool
+            body = {"approval": None, "arguments": call.digest, "call": call.id, "cost": None, "effect": "external"}
+            more = {"id": operation_id(self.id, call, tool), "occurrence": call.occurrence, "tool": tool, "used": {}}
+            records.append(Record("started", {**body, **more, "from": "history"}))
+        return records
 
 
 def _fork(state: State) -> dict[str, Any] | None:
@@ -303,7 +291,7 @@ def _fork(state: State) -> dict[str, Any] | None:
 
 def _unauthorised(surface: Surface, tool: str) -> bool:
     row = surface.row(tool)
-    return row is None or row.effect is None
+    return row is not None and row.reason in (Reason.NOT_AUTHORISED, Reason.POLICY_MISSING)
 
 
 def _differs(definition: Definition, sent: Mapping[str, Any]) -> bool:

@@ -7,10 +7,11 @@ same value object again, so that later comparisons are by identity.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from capstate.authority import Ceiling, Effect, Grant, Source, SourceState, rules_of
 from capstate.capabilities import Catalog, Group
@@ -32,19 +33,37 @@ GrantSource = Callable[[str], "Iterable[Grant | str] | Rules"]
 CeilingSource = Callable[[str], "Iterable[Grant | str] | Rules | Effect | str | None"]
 CatalogSource = Callable[[], Iterable[Group]]
 
+_NOTHING = "none"
+"""What a ceiling may return for: no tool at all."""
 
-_Read = TypeVar("_Read", Source, Ceiling)
+
+@frozen
+class _Slot:
+    """One function of the host, and for each holder what it returned last: (value, revision, what it was read as)."""
+
+    make: type[Source] | type[Ceiling]
+    name: str
+    known_as: str
+    function: Callable[[str], Any]
+    last: dict[str, tuple[Any, int | None, Source | Ceiling]] = field(factory=dict)
 
 
-@define
+def _slots(grants: Mapping[str, GrantSource], ceilings: Mapping[str, CeilingSource]) -> list[_Slot]:
+    return [
+        *(_Slot(Source, name, name, function) for name, function in sorted(grants.items())),
+        *(_Slot(Ceiling, name, f"ceiling {name}", function) for name, function in sorted(ceilings.items())),
+    ]
+
+
 class Sources:
     """The host's functions, and what they returned last for one session's line of holders."""
 
-    catalog: CatalogSource
-    grants: Mapping[str, GrantSource]
-    ceilings: Mapping[str, CeilingSource]
-    _last: dict[tuple[str, str, str], tuple[Any, int | None, Source | Ceiling]] = field(factory=dict)
-    _groups: tuple[list[Group], Catalog] | None = None
+    def __init__(
+        self, catalog: CatalogSource, grants: Mapping[str, GrantSource], ceilings: Mapping[str, CeilingSource]
+    ) -> None:
+        self._catalog = catalog
+        self._slots = _slots(grants, ceilings)
+        self._groups: tuple[list[Group], Catalog] | None = None
 
     def read_catalog(self) -> Catalog:
         """Return what exists now.
@@ -52,55 +71,101 @@ class Sources:
         Raises:
             CatalogUnavailableError: the host's function raised, or returned something else than groups.
         """
+        last = self._groups
         try:
-            groups = list(self.catalog())
+            value = self._catalog()
+            if last is not None and value == last[0]:
+                return last[1]
+            groups = list(_awaited_nowhere(value))
+            if last is not None and groups == last[0]:
+                return last[1]
+            catalog = Catalog.of(groups)
         except Exception as error:
             raise CatalogUnavailableError(f"the catalog cannot be read: {type(error).__name__}: {error}") from error
-        if self._groups is not None and self._groups[0] == groups:
-            return self._groups[1]
-        try:
-            catalog = Catalog.of(groups)
-        except InvalidInputError as error:
-            raise CatalogUnavailableError(str(error)) from error
         self._groups = (groups, catalog)
         return catalog
 
-    def read_grants(self, holder: str, seen: Mapping[str, int | None], retired: set[str]) -> tuple[Source, ...]:
-        """Return every grant source for ``holder``, now. ``seen`` is what the ledger names, with revisions."""
-        named = {name for name in seen if not name.startswith("ceiling ") and name not in retired}
-        missing = [Source(name, state=SourceState.MISSING) for name in named - self.grants.keys()]
-        return (*(self._read(Source, name, f, holder, seen.get(name)) for name, f in self.grants.items()), *missing)
+    def read(self, holder: str, seen: Mapping[str, int | None]) -> list[Source | Ceiling]:
+        """Return every grant source, then every ceiling, for ``holder``, now.
 
-    def read_ceilings(self, holder: str, seen: Mapping[str, int | None], retired: set[str]) -> tuple[Ceiling, ...]:
-        """Return every ceiling for ``holder``, now."""
-        named = {name[8:] for name in seen if name.startswith("ceiling ") and name[8:] not in retired}
-        missing = [Ceiling(name, state=SourceState.MISSING) for name in named - self.ceilings.keys()]
-        found = (self._read(Ceiling, n, f, holder, seen.get(f"ceiling {n}")) for n, f in self.ceilings.items())
-        return (*found, *missing)
+        Args:
+            seen: what the ledger names, with the highest revisions.
+        """
+        return [self._read(slot, holder, seen.get(slot.known_as)) for slot in self._slots]
 
-    def _read(
-        self, make: type[_Read], name: str, function: Callable[[str], Any], holder: str, seen: int | None
-    ) -> _Read:
-        key = (make.__name__, name, holder)
-        last = self._last.get(key)
+    def missing(self, seen: Iterable[str], retired: set[str]) -> list[Source | Ceiling]:
+        """Return what the ledger names, nobody retired, and this process lacks."""
+        lacking = set(seen) - retired - {slot.known_as for slot in self._slots}
+        return [
+            Ceiling(name.removeprefix("ceiling "), state=SourceState.MISSING)
+            if name.startswith("ceiling ")
+            else Source(name, state=SourceState.MISSING)
+            for name in sorted(lacking)
+        ]
+
+    def _read(self, slot: _Slot, holder: str, seen: int | None) -> Source | Ceiling:
         try:
-            value = function(holder)
-            raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
-            if isinstance(raw, Iterable) and not isinstance(raw, (str, bytes, tuple, list)):
-                raw = tuple(raw)
-            fresh = seen is None or (revision is not None and revision >= seen)
-            if last is not None and fresh and last[1] == revision and last[0] == raw:
-                return cast("_Read", last[2])
-            highest = max((r for r in (seen, last[1] if last is not None else None) if r is not None), default=None)
-            if highest is not None and (revision is None or revision < highest):
-                return make(name, state=SourceState.STALE, revision=revision)
-            if make is Ceiling and (raw is None or isinstance(raw, str)):
-                read = cast("_Read", Ceiling(name, effect=Effect(raw) if raw is not None else None, revision=revision))
-            else:
-                read = make(name, rules_of(raw, f"source {name!r}"), revision=revision)
+            value = slot.function(holder)
+            last = slot.last.get(holder)
+            if (
+                last is not None
+                and value == last[0]
+                and type(value) is type(last[0])
+                and (seen is None or (last[1] is not None and last[1] >= seen))
+            ):
+                return last[2]
+            return self._take(slot, holder, seen, _awaited_nowhere(value))
         except Exception:  # noqa: BLE001 - whatever a source raises, it is nothing
-            return make(name, state=SourceState.ERROR)
-        if last is not None and last[2] == read:
-            read = cast("_Read", last[2])
-        self._last[key] = (list(raw) if isinstance(raw, list) else raw, revision, read)
-        return read
+            return slot.make(slot.name, state=SourceState.ERROR)
+
+    def _take(self, slot: _Slot, holder: str, seen: int | None, value: Any) -> Source | Ceiling:  # noqa: ANN401 - the host's
+        raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
+        kept = raw = _rules(raw)
+        if revision is not None and (type(revision) is not int or revision < 0):
+            raise InvalidInputError(f"revision of {slot.name!r}", "a whole number from 0", revision)
+        last = slot.last.get(holder)
+        highest = max(-1 if seen is None else seen, -1 if last is None or last[1] is None else last[1])
+        if highest > (-1 if revision is None else revision):
+            return slot.make(slot.name, state=SourceState.STALE, revision=revision)
+        made = _made(slot.make, slot.name, raw, revision)
+        if isinstance(value, Rules):
+            kept = Rules(raw, revision)
+        made = last[2] if last is not None and last[2] == made else made
+        slot.last[holder] = (kept, revision, made)
+        return made
+
+
+def _rules(raw: Any) -> Any:  # noqa: ANN401 - what the host returned
+    """Return what a source gave as something that stays as it is: a copy, read once, in an order of its own."""
+    if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
+        return raw
+    if isinstance(raw, (set, frozenset)):
+        return sorted(raw, key=_order)
+    return tuple(raw) if type(raw) is tuple else list(raw)
+
+
+def _made(make: type[Source | Ceiling], name: str, raw: object, revision: int | None) -> Source | Ceiling:
+    if make is Ceiling and (raw is None or isinstance(raw, str)):
+        return Ceiling(name, effect=Effect(raw) if raw is not None and raw != _NOTHING else None, revision=revision)
+    return make(name, rules_of(raw, f"source {name!r}"), revision=revision)
+
+
+def _order(rule: Grant | str) -> tuple[str, str]:
+    return (rule.on, rule.id) if isinstance(rule, Grant) else (str(rule), "")
+
+
+def _check_revision(name: str, revision: object) -> None:
+    if revision is not None and (type(revision) is not int or revision < 0):
+        raise InvalidInputError(f"revision of {name!r}", "a whole number from 0", revision)
+
+
+def _awaited_nowhere(value: Any) -> Any:  # noqa: ANN401 - whatever a function of the host returns
+    """Return ``value``, unless a function of the host is asynchronous: the guard could not wait for it.
+
+    Raises:
+        TypeError: it is.
+    """
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("an asynchronous function")
+    return value

@@ -1,82 +1,41 @@
 """What the entries of one chain say, folded in order. Pure: entries in, state out.
 
-Each kind of entry is one branch of :meth:`State.apply`. What adds (grants, approvals, pins, loads, a launch)
-counts only from an entry that is sealed where a key is given and stands before any hole; what takes away always
-counts (design: trusting the ledger file, damage).
+Each kind of entry is one method. What adds (grants, approvals, pins, loads, a launch, a retired source) counts only
+from an entry of the chain's writer that is sealed where a key is given and stands before any hole; what takes away
+always counts (design: trusting the ledger file, damage). An entry that may not add never replaces one that takes away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
-from capstate.authority import Effect, Grant, Lifetime, Limits
+from capstate.authority import Effect, Grant, Lifetime, Limits, check_selector
 from capstate.errors import InvalidInputError
 from capstate.ledger import OPENED, Entry
+from capstate.runtime.facts import (
+    Approval,
+    Opening,
+    Operation,
+    approval_from,
+    covers,
+    grant_from,
+    least,
+    maybe,
+    opening_from,
+    operation_from,
+    text,
+    whole,
+)
 from capstate.surface import Load, LoadKind
+from capstate.trace import Outcome
 
+__all__ = ["Approval", "Opening", "Operation", "State", "covers"]
 
-@frozen
-class Approval:
-    """Exactly this call may start, once: occurrence, definition and canonical arguments."""
-
-    call: str
-    occurrence: int
-    tool: str
-    definition: str
-    arguments: str
-    by: str
-
-
-@frozen
-class Operation:
-    """One started call that the ledger knows.
-
-    Attributes:
-        id: the same for every retry.
-        state: ``executing`` until it is settled, then ``committed``.
-        outcome: of a settled one; ``outcome_unknown`` is settled for the trace, and unsettled for a repeat.
-        session: who owns it.
-        doubted: it was settled by an entry after a hole: that waits for reconciliation.
-    """
-
-    id: str
-    session: str
-    call: str
-    occurrence: int
-    tool: str
-    arguments: str
-    effect: str
-    token: int
-    state: str = "executing"
-    outcome: str | None = None
-    evidence: str | None = None
-    doubted: bool = False
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is known how it ended."""
-        return self.state == "committed" and self.outcome != "outcome_unknown" and not self.doubted
-
-
-@frozen
-class Opening:
-    """How a chain began.
-
-    Attributes:
-        kind: ``session``, ``child``, ``fork`` or ``holder``.
-        launch: of a child, what it asked for; None if that was not stored.
-        origin: of a fork, (session, entry, head sequence, head digest).
-    """
-
-    kind: str
-    log: str = ""
-    holder: str = ""
-    root: str = ""
-    parent: str | None = None
-    launch: tuple[str, ...] | None = None
-    origin: tuple[str, str | None, int, str] | None = None
+OWN = frozenset({"ceiling ended", "ceiling restrictions"})
+"""Ceilings that the runtime makes itself: they are in receipts, and no host can lack them."""
 
 
 @define
@@ -87,32 +46,42 @@ class State:
     opening: Opening | None = None
     loads: tuple[Load, ...] = ()
     grants: dict[str, Grant] = field(factory=dict)
-    restrictions: list[Grant] = field(factory=list)
+    """By id; a deny that may not add has a key of its own, so that it replaces nothing."""
+    restrictions: tuple[Grant, ...] = ()
     """Asks from entries that may not add: they only cut."""
+    denied: list[tuple[int, str]] = field(factory=list)
+    """(sequence, selector) of every deny ever given: what ended approvals of other chains."""
     pins: dict[tuple[str, str], frozenset[tuple[str, str]]] = field(factory=dict)
     """By (source, grant id)."""
+    lost: set[tuple[str, str]] = field(factory=set)
+    """Pins that were taken and do not count: they cover nothing, and are not taken anew."""
     approvals: list[Approval] = field(factory=list)
-    rejected: list[Approval] = field(factory=list)
+    rejected: dict[tuple[str, int], Approval] = field(factory=dict)
     operations: dict[str, Operation] = field(factory=dict)
+    open: dict[str, Operation] = field(factory=dict)
+    """Operations that may be running or may have happened."""
     sources: dict[str, int | None] = field(factory=dict)
     """Every source and ceiling that a receipt named, with the highest revision seen."""
     retired: set[str] = field(factory=set)
     limits: Limits | None = None
-    used: dict[str, int] = field(factory=lambda: {"calls": 0, "spent": 0})
-    """What the tree had used, by the largest totals in any entry."""
+    used: dict[str, int] = field(factory=lambda: {"calls": 0, "serial": 0, "spent": 0})
+    """What the tree had used, by the largest totals in any entry; ``serial`` counts the changes of its pool."""
     receipt: tuple[int, dict[str, Any]] | None = None
     """Sequence and body of the last receipt."""
     children: list[str] = field(factory=list)
+    """Children and forks that were started from here."""
     ended: bool = False
     holes: list[int] = field(factory=list)
-    """Sequence numbers at which damage was found and not yet accepted."""
+    """Sequence numbers at which damage was found."""
     accepted: int = -1
     """Sequence of the entry that accepted the damage before it."""
     at: int = 0
-    """The latest time in any entry, in milliseconds since the epoch."""
+    """The latest time in an entry that counts, in milliseconds since the epoch."""
     token: int = 0
-    """The highest fencing token seen."""
+    """The highest fencing token in an entry that counts."""
     notes: list[dict[str, Any]] = field(factory=list)
+    version: int = 0
+    """Grows with each change of what authority depends on here."""
 
     @property
     def read_only(self) -> bool:
@@ -122,145 +91,201 @@ class State:
     @property
     def unsettled(self) -> list[Operation]:
         """Operations that may be running or may have happened."""
-        return [op for op in self.operations.values() if not op.settled]
+        return list(self.open.values())
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry. One of an unknown kind changes nothing; one that does not read is a hole."""
         doubted = any(self.accepted < hole <= entry.sequence for hole in self.holes)
-        self.at = max(self.at, entry.at)
-        self.token = max(self.token, entry.token)
+        if not entry.unsealed:
+            self.at = max(self.at, entry.at)
+            self.token = max(self.token, entry.token)
         handler = _HANDLERS.get(entry.kind)
         try:
             if handler is not None:
-                handler(self, entry, entry.body, not (entry.unsealed or doubted))
-        except (InvalidInputError, KeyError, TypeError, ValueError, AttributeError):
-            self.holes.append(entry.sequence)
+                handler(self, entry, entry.body, not (entry.unsealed or doubted or entry.posted))
+        except (InvalidInputError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+            self.damaged(entry.sequence)
+
+    def damaged(self, sequence: int) -> None:
+        """Take in that the chain is damaged at ``sequence``."""
+        self.holes.append(sequence)
+        self.accepted = min(self.accepted, sequence - 1)
+        self.version += 1
 
     def _opened(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001 - one shape for all handlers
-        if self.opening is not None or entry.sequence:
-            return  # a chain is opened once, by its first entry
-        origin, want = body.get("origin"), body.get("want")
-        kind = str(body.get("kind", "session")) if adds or body.get("kind") == "child" else "child"
-        self.opening = Opening(
-            kind,
-            str(body.get("log", "")),
-            str(body.get("holder") or self.chain),
-            str(body.get("root") or self.chain),
-            body.get("parent"),
-            tuple(map(str, want)) if adds and isinstance(want, list) else None,
-            (str(origin[0]), origin[1], int(origin[2]), str(origin[3])) if isinstance(origin, list) else None,
-        )
-        self._limits(entry, body, adds)
+        # A chain is opened once: by its first entry, or, where that only made a holder's chain, by its first session.
+        if self.opening is None and entry.sequence == 0:
+            self.opening = opening_from(self.chain, body, adds=adds)
+            self._limits(entry, body, adds)
+        elif self.opening is not None and self.opening.kind == "holder" and adds:
+            self.opening = evolve(opening_from(self.chain, body, adds=adds), log=self.opening.log)
+            self._limits(entry, body, adds)
+        self.version += 1
 
     def _load(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         do = LoadKind(entry.kind)
         if do is LoadKind.LOAD and not adds:
             return
-        on, found = tuple(map(str, body["on"])), dict(body.get("definitions") or {})
-        self.loads = (*self.loads, Load(len(self.loads), do, on, body.get("at"), body.get("call"), found))
+        on = tuple(check_selector(one, entry.kind) for one in _listed(body["on"]))
+        found = {text(q): text(f) for q, f in dict(body.get("definitions") or {}).items()}
+        load = Load(len(self.loads), do, on, maybe(body.get("at")), maybe(body.get("call")), found)
+        self.loads = (*self.loads, load)
 
-    def _grant(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+    def _grant(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         grant = grant_from(body)
+        self.version += 1
         if grant.effect is Effect.DENY:
-            self.approvals = [a for a in self.approvals if not covers(grant.on, a.tool)]
-        elif not adds:
-            if grant.effect is Effect.ASK:
-                self.restrictions.append(grant)
-            return
-        self.grants[grant.id] = grant
+            self.denied.append((entry.sequence, grant.on))
+            self.approvals = [a for a in self.approvals if not any(covers(grant.on, tool) for tool in a.tools)]
+            self.grants[grant.id if adds else f"{grant.id}@{entry.sequence}"] = grant
+        elif adds:
+            self.grants[grant.id] = grant
+        elif grant.effect is Effect.ASK:
+            self.restrictions = (*self.restrictions, grant)
 
     def _revoke(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
-        # Taking back a deny adds; anybody may take back an allow or an ask that was given.
-        grant = self.grants.get(body["id"])
-        if grant is not None and (adds or grant.effect is Effect.ALLOW):
-            del self.grants[grant.id]
+        # Taking back a deny, or an ask that cuts an allow, adds; anybody may take back an allow.
+        revoked = text(body["id"])
+        self.grants = {
+            key: g for key, g in self.grants.items() if g.id != revoked or not (adds or g.effect is Effect.ALLOW)
+        }
+        if adds:
+            self.restrictions = tuple(g for g in self.restrictions if g.id != revoked)
+        self.version += 1
 
     def _pin(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        key = (text(body["source"]), text(body["id"]))
+        pin = frozenset((text(q), text(f)) for q, f in body["pin"])
+        if key in self.pins or key in self.lost:
+            return  # the first counts, for good
         if adds:
-            self.pins.setdefault((body["source"], body["id"]), frozenset((q, f) for q, f in body["pin"]))
+            self.pins[key] = pin
+        else:
+            self.lost.add(key)
+        self.version += 1
 
     def _approved(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         if adds:
-            self.approvals.append(Approval(**body))
+            self.approvals.append(approval_from(body))
 
     def _rejected(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        approval = Approval(**body)
-        self.approvals = [a for a in self.approvals if evolve(a, by="") != evolve(approval, by="")]
-        self.rejected.append(approval)
+        rejection = approval_from(body)
+        self.approvals = [a for a in self.approvals if a.key != rejection.key]
+        self.rejected[rejection.call, rejection.occurrence] = rejection
 
     def _lapsed(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        self.approvals = [a for a in self.approvals if a.tool not in body["tools"]]
+        ended = set(_listed(body["tools"]))
+        self.approvals = [a for a in self.approvals if ended.isdisjoint(a.tools)]
 
     def _started(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        operation = operation_from(self.chain, body, entry.token)
         used = body.get("approval")
         if used is not None:
-            self.approvals = [a for a in self.approvals if [a.call, a.occurrence, a.tool, a.arguments] != used]
-        self.used = {name: max(value, int(body["used"].get(name, 0))) for name, value in self.used.items()}
-        self.operations[body["id"]] = Operation(
-            body["id"],
-            self.chain,
-            body["call"],
-            body["occurrence"],
-            body["tool"],
-            body["arguments"],
-            body["effect"],
-            entry.token,
-        )
+            self.approvals = [a for a in self.approvals if list(a.key) != used]
+        self._totals(entry, body)
+        same = self.operations.get(operation.id, operation)
+        if (same.tool, same.arguments, same.effect) != (operation.tool, operation.arguments, operation.effect):
+            operation = evolve(operation, id=f"{operation.id}@{entry.sequence}")  # it must not hide the one of that id
+        self.operations[operation.id] = self.open[operation.id] = operation
 
-    def _settled(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
-        self.used = {name: max(value, int(body["used"].get(name, 0))) for name, value in self.used.items()}
-        operation = self.operations.get(body["id"])
-        if operation is not None:
-            self.operations[operation.id] = evolve(
-                operation,
-                state="committed",
-                outcome=body["outcome"],
-                evidence=body.get("evidence"),
-                doubted=not adds and operation.effect != "read",
-            )
+    def _settled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        self._totals(entry, body)
+        known = self.operations.get(text(body["id"]))
+        if known is None:
+            return
+        outcome, evidence = Outcome(body["outcome"]), maybe(body.get("evidence"))
+        if known.settled and outcome is Outcome.OUTCOME_UNKNOWN:
+            return  # what is known stays known: a body left unsettled says nothing against a reconciliation before
+        ended = evolve(
+            known, state="committed", outcome=outcome.value, evidence=evidence,
+            doubted=not adds and known.effect != "read",
+        )  # fmt: skip
+        self.operations[ended.id] = ended
+        self.open.pop(ended.id, None)
+        if not ended.settled:
+            self.open[ended.id] = ended
+
+    def _reconciled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        # What a named person found out counts after a hole as well: that is what waiting for it means.
+        self._settled(entry, body, not (entry.unsealed or entry.posted))
+
+    def _totals(self, entry: Entry, body: dict[str, Any]) -> None:
+        used = body.get("used") or {}
+        for name in ("calls", "spent") if entry.unsealed else self.used:
+            self.used[name] = max(self.used[name], whole(used.get(name, 0)))
 
     def _epoch(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
-        receipt = body["receipt"]
-        for name, _, revision, _ in receipt["sources"]:
-            if not str(name).startswith("parent: "):
-                seen = self.sources.get(name)
-                self.sources[name] = revision if seen is None or (revision or 0) > seen else seen
+        receipt = body.get("receipt")
         if adds:
-            self.receipt = (entry.sequence, receipt)
+            self.receipt = (entry.sequence, receipt if isinstance(receipt, dict) else {})
+        self.version += 1
+        try:
+            named = [
+                (text(name), None if high is None else whole(high)) for name, _, high, _ in body["receipt"]["sources"]
+            ]
+        except (KeyError, TypeError, ValueError):
+            return  # a bad receipt is for the audit to say, and bricks nothing
+        for name, now in named:
+            if not name.startswith("parent: ") and name not in OWN:
+                known = self.sources.get(name)
+                self.sources[name] = now if known is None else max(known, now or 0)
 
     def _limits(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         given = body.get("limits")
-        if given is None:
-            return
-        limits = Limits(**given)
-        self.limits = limits if adds or self.limits is None else _least(self.limits, limits)
+        if given is not None:
+            limits = Limits(**given)
+            self.limits = limits if adds or self.limits is None else least(self.limits, limits)
 
     def _retired(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         if adds:
-            self.retired.add(body["name"])
+            self.retired.add(text(body["name"]))
+            self.version += 1
 
     def _job_ended(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        self.grants = {i: g for i, g in self.grants.items() if g.until != body["job"] or g.effect is Effect.DENY}
+        job = text(body["job"])
+        self._end_until(lambda grant: grant.until == job)
 
     def _closed(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        self.grants = {i: g for i, g in self.grants.items() if g.lifetime is not Lifetime.UNTIL}
+        self._end_until(lambda grant: True)  # noqa: ARG005
+
+    def _end_until(self, over: Callable[[Grant], bool]) -> None:
+        self.grants = {
+            key: g
+            for key, g in self.grants.items()
+            if g.lifetime is not Lifetime.UNTIL or g.effect is not Effect.ALLOW or not over(g)
+        }
+        self.version += 1
 
     def _spawned(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        if body["child"] not in self.children:
+        if text(body["child"]) not in self.children:
             self.children.append(body["child"])
 
     def _ended(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         self.ended = True
+        self.version += 1
 
     def _accepted(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        if not entry.unsealed:
+        if not (entry.unsealed or entry.posted):
+            self.lost |= {(text(source), text(id_)) for source, id_ in body.get("lost", ())} - self.pins.keys()
             self.accepted = entry.sequence
+            self.version += 1
+
+    def _repaired(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        # What a writer saw with its own eyes, and nobody can see any more: entries that were there, and are not.
+        if "rollback" in _listed(body["damage"]):
+            self.damaged(entry.sequence)
 
     def _note(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         self.notes.append(body)
 
 
-_HANDLERS = {
+def _listed(value: object) -> Iterable[str]:
+    if not isinstance(value, list):
+        raise TypeError(type(value).__name__)
+    return [text(one) for one in value]
+
+
+_HANDLERS: dict[str, Callable[[State, Entry, dict[str, Any], bool], None]] = {
     OPENED: State._opened,
     "load": State._load,
     "unload": State._load,
@@ -273,39 +298,16 @@ _HANDLERS = {
     "lapsed": State._lapsed,
     "started": State._started,
     "settled": State._settled,
+    "reconciled": State._reconciled,
     "epoch": State._epoch,
     "limits": State._limits,
     "retired": State._retired,
     "job-ended": State._job_ended,
     "closed": State._closed,
     "spawned": State._spawned,
+    "forked": State._spawned,
     "ended": State._ended,
     "accepted": State._accepted,
+    "repaired": State._repaired,
     "note": State._note,
 }
-
-
-def covers(selector: str, qualified: str) -> bool:
-    """Whether ``selector`` names the tool."""
-    return selector in ("*", qualified) or selector == qualified.partition("/")[0] + "/*"
-
-
-def grant_from(body: dict[str, Any]) -> Grant:
-    """Return the grant that an entry holds. Raises InvalidInputError, KeyError, TypeError or ValueError."""
-    pin = body.get("pin")
-    return Grant(
-        body["on"],
-        Effect(body["effect"]),
-        frozenset((q, f) for q, f in pin) if pin is not None else None,
-        body["id"],
-        body.get("giver", ""),
-        Lifetime(body.get("lifetime", "persistent")),
-        body.get("until"),
-        body.get("expires"),
-        body.get("token"),
-    )
-
-
-def _least(a: Limits, b: Limits) -> Limits:
-    pairs = {name: (getattr(a, name), getattr(b, name)) for name in ("calls", "cost", "concurrency")}
-    return Limits(**{n: min((v for v in pair if v is not None), default=None) for n, pair in pairs.items()})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from capstate.authority import check_selector
 from capstate.errors import InvalidInputError
 from capstate.ledger import Record
+from capstate.runtime.facts import covers
 from capstate.runtime.owned import Owned
-from capstate.runtime.state import covers
 
 if TYPE_CHECKING:
     from capstate.capabilities import Catalog, Definition
@@ -27,12 +27,16 @@ class Wishes(Owned):
             on: group ids or selectors.
             at: id of the transcript entry that shows it.
             call: id of the call that found it; its result is then that entry.
-            by: ``configuration``, ``user`` or ``model``. A load by the configuration is written once.
+            by: ``configuration``, ``user`` or ``model``. A load by the configuration holds everywhere and
+                is written once: what somebody unloaded since does not come back with a restart.
 
         Raises:
-            InvalidInputError: two definitions claim one name in what is loaded.
+            InvalidInputError: two definitions claim one name in what is loaded, or an argument is none of these.
         """
         selectors = selectors_of(on)
+        placed(at, call)
+        if by not in ORIGINS:
+            raise InvalidInputError("by", f"one of {', '.join(ORIGINS)}", by)
         with self._open():
             catalog = self._live.sources.read_catalog()
             for group in catalog.groups.values():
@@ -54,22 +58,39 @@ class Wishes(Owned):
         self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: str = "user"
     ) -> None:
         """Take the wish back, as of this place of the transcript."""
+        placed(at, call)
         with self._open():
             self._append(Record("unload", {"at": at, "by": by, "call": call, "on": selectors_of(on)}))
 
     def removal(self, on: str | Iterable[str], *, at: str | None = None) -> None:
         """Record that the agent took tools out of its transcript by itself: their marks end, the wish stays."""
+        placed(at, None)
         with self._open():
             self._append(Record("removal", {"at": at, "on": selectors_of(on)}))
 
 
+ORIGINS = ("configuration", "user", "model")
+
+
+def placed(at: object, call: object) -> None:
+    """Refuse a place in the transcript that is no id.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    for place, value in (("at", at), ("call", call)):
+        if value is not None and not (isinstance(value, str) and value):
+            raise InvalidInputError(place, "an id, or None", value)
+
+
 def selectors_of(on: str | Iterable[str]) -> list[str]:
     """Return group ids and selectors as selectors."""
-    listed = [on] if isinstance(on, str) else list(on)
-    return [
-        check_selector(f"{one}/*" if isinstance(one, str) and "/" not in one and one != "*" else one, "selector")
-        for one in listed
-    ]
+    return [_selector(one) for one in ([on] if isinstance(on, str) else on)]
+
+
+def _selector(one: object) -> str:
+    group = isinstance(one, str) and "/" not in one and one != "*"
+    return check_selector(f"{one}/*" if group else one, "selector")
 
 
 def named(catalog: Catalog, selectors: Iterable[str]) -> Iterator[Definition]:

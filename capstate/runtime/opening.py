@@ -1,0 +1,216 @@
+"""Opening chains: a session new or resumed, a child, a fork; and writing to chains that no session here owns."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from capstate.digest import canonical
+from capstate.epochs import Cause
+from capstate.errors import InvalidInputError, MalformedError, SessionClosedError, StaleWriterError
+from capstate.ledger import OPENED, Head, Outcome, Record, Stored, Writer, chain_entries, read_blob, verify
+from capstate.receipts import Receipt
+from capstate.runtime.live import Folds, Live
+from capstate.runtime.owned import TRIES
+from capstate.runtime.session import Session
+from capstate.runtime.sources import Sources
+from capstate.surface import counting
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from capstate.authority import Limits
+    from capstate.ledger import Ledger
+    from capstate.runtime import Runtime
+    from capstate.runtime.state import State
+
+_FIRST = {"session": Cause.OPEN, "child": Cause.CHILD, "fork": Cause.FORK, "holder": Cause.OPEN}
+"""Why the first epoch of a chain is made."""
+
+
+class Opener:
+    """The base of :class:`~capstate.runtime.Runtime`: its ledger, and the sessions that it has open."""
+
+    ledger: Ledger
+    key: bytes | None
+    _sources: tuple[Any, Mapping[str, Any], Mapping[str, Any]]
+    _clock: Callable[[], int]
+    _lock: threading.Lock
+    _writers: dict[str, Writer]
+
+    def state(self, chain: str) -> State | None:
+        """Return what a chain's entries say now; None if there is no such chain. For looking only."""
+        return Folds(self.ledger, self.key).get(chain)
+
+    def append_to(self, chain: str, *records: Record) -> None:
+        """Append to a chain, such as a holder's, as its owner.
+
+        A session of this runtime that owns it keeps it, and derives again at its next append.
+
+        Raises:
+            SessionLockedError: another live writer has it.
+        """
+        with self._lock:
+            owner = self._writers.get(chain)
+        if owner is not None:
+            self._append_as(owner, chain, records)
+            return
+        with self.ledger.lock(chain) as writer:
+            self._append_as(writer, chain, records)
+
+    def _append_as(self, writer: Writer, chain: str, records: Sequence[Record]) -> None:
+        for _ in range(TRIES):
+            head = self.ledger.head(chain)
+            entries = chain_entries(
+                chain, head, _with_opening(chain, head, records), at=self._clock(), token=writer.token, key=self.key
+            )
+            try:
+                self.ledger.append(chain, entries, expect=head, writer=writer)
+            except StaleWriterError as error:
+                if not error.owner:
+                    raise
+                continue
+            return
+        raise StaleWriterError(chain, None, None, owner=True)
+
+    def _post(self, chain: str, record: Record) -> None:
+        def make(head: Head | None) -> tuple[Stored, ...]:
+            records = _with_opening(chain, head, [record])
+            return chain_entries(chain, head, records, at=self._clock(), key=self.key, posted=True)
+
+        self.ledger.post(chain, make)
+
+    def _check_unused(self, id: str, place: str) -> None:  # noqa: A002 - the word of the design
+        state = self.state(id)
+        if state is not None and (state.opening is None or state.opening.kind != "holder" or state.ended):
+            raise InvalidInputError(place, "an unused session id", id)
+
+    def _open_session(self, id: str, holder: str | None, limits: Limits | None) -> Session:  # noqa: A002
+        opening = {
+            "holder": holder if holder is not None else id,
+            "kind": "session",
+            "limits": limits.to_json() if limits is not None else None,
+            "root": id,
+        }
+        known = self.state(id)
+        if known is not None and known.opening is not None and known.opening.kind != "holder":
+            if holder is not None and known.opening.holder != holder:
+                raise InvalidInputError(f"session {id!r}", f"holder {known.opening.holder!r}", holder)
+            if limits is not None and known.opening.root != id:
+                raise InvalidInputError(f"session {id!r}", f"limits at its root {known.opening.root!r}", limits)
+        session = self._resume(id, opening)
+        try:
+            if limits is not None and limits != session._live.state.limits:
+                session._append(Record("limits", {"limits": limits.to_json()}))
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _open_child(self, parent: Session, id: str, want: list[str] | None) -> Session:  # noqa: A002
+        known = self.state(id)
+        if known is not None and known.opening is not None and known.opening.kind != "holder":
+            above = known.opening.parent
+            if above != parent.id:
+                raise InvalidInputError(f"session {id!r}", f"a child of {parent.id!r}", f"one of {above!r}")
+        opening = {"holder": id, "kind": "child", "parent": parent.id, "root": parent._root(), "want": want}
+        first: dict[str, Any] = {"at": None, "by": "launch", "call": None, "definitions": {}, "on": want}
+        return self._resume(id, opening, [Record("load", first)] if want else [])
+
+    def _open_fork(self, origin: Session, id: str, at: str | None, line: list[str] | None) -> Session:  # noqa: A002
+        state, head = origin._live.state, origin._live.folds.head(origin.id)
+        if head is None or state.opening is None:
+            raise InvalidInputError(f"session {origin.id!r}", "a session with a readable opening", "none")
+        launch = state.opening.launch
+        opening = {
+            "holder": state.opening.holder,
+            "kind": "fork",
+            "origin": [origin.id, at, head.sequence, head.digest],
+            "parent": state.opening.parent,
+            "root": state.opening.root,
+            "want": list(launch) if launch is not None else None,
+        }
+        loads = [
+            Record(
+                str(e.do),
+                {"at": e.at, "by": "fork", "call": e.call, "definitions": dict(e.definitions), "on": list(e.on)},
+            )
+            for e in counting(state.loads, tuple(line) if line is not None else None)
+        ]
+        return self._resume(id, opening, loads, previous=origin.receipt)
+
+    def _resume(
+        self,
+        id: str,  # noqa: A002
+        opening: Mapping[str, Any],
+        first: Iterable[Record] = (),
+        *,
+        previous: Receipt | None = None,
+    ) -> Session:
+        writer = self.ledger.lock(id)
+        try:
+            repaired = self.ledger.repair(id, writer=writer)
+            verdict = verify(self.ledger, id, self.key)
+            folds = Folds(self.ledger, self.key)
+            state = folds.get(id)
+            _check_alive(id, state)
+            if state is None or (state.opening is not None and state.opening.kind == "holder"):
+                opened = {**opening, "log": secrets.token_hex(16)}
+                self._append_as(writer, id, [Record(OPENED, opened), *first])
+                folds.refresh()
+                state = folds.get(id)
+            kind = state.opening.kind if state is not None and state.opening is not None else "session"
+            fresh = _FIRST[kind] if state is None or state.receipt is None else Cause.REOPEN
+            damage = ("tail",) * (repaired is not None) + ("hole",) * (state is not None and state.read_only)
+            live = Live(id, folds, Sources(*self._sources), self._clock, self._token)
+            session = Session(cast("Runtime", self), live, writer, fresh=fresh, damage=damage)
+            session._audit = verdict.outcome.value
+            session._previous = self._last(state, session) or previous or self._origin(state, session)
+        except BaseException:
+            writer.close()
+            raise
+        with self._lock:
+            self._writers[id] = writer
+        return session
+
+    def _last(self, state: State | None, session: Session) -> Receipt | None:
+        """Return the last receipt; a bad one lowers the audit outcome and never bricks the session."""
+        if state is None or state.receipt is None:
+            return None
+        try:
+            return Receipt.from_bytes(canonical(state.receipt[1]), lambda digest: read_blob(self.ledger, digest))
+        except (MalformedError, InvalidInputError) as error:
+            session._audit = f"{Outcome.BROKEN.value}: {error}"
+            return None
+
+    def _origin(self, state: State | None, session: Session) -> Receipt | None:
+        """Return what a fork's first receipt compares with, if that was not written yet."""
+        opening = state.opening if state is not None else None
+        if opening is None or opening.origin is None:
+            return None
+        return self._last(self.state(opening.origin[0]), session)
+
+    def _token(self, chain: str) -> int | None:
+        with self._lock:
+            writer = self._writers.get(chain)
+        return writer.token if writer is not None and not writer.closed else None
+
+    def _forget(self, session: Session) -> None:
+        with self._lock:
+            if self._writers.get(session.id) is session._writer:
+                del self._writers[session.id]
+
+
+def _check_alive(id_: str, state: State | None) -> None:
+    if state is not None and state.ended:
+        raise SessionClosedError(f"session {id_!r} was ended")
+
+
+def _with_opening(chain: str, head: Head | None, records: Sequence[Record]) -> list[Record]:
+    """Return ``records``, behind the opening of a holder's chain if there is none and they do not open one."""
+    if head is not None or records[0].kind == OPENED:
+        return list(records)
+    opening = {"holder": chain, "kind": "holder", "log": secrets.token_hex(16), "root": chain}
+    return [Record(OPENED, opening), *records]
