@@ -64,6 +64,7 @@ class Seen:
     calls: tuple[tuple[str, bool], ...]
     evidence: tuple[tuple[str, str], ...]
     receipts: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    pid: int = field(factory=os.getpid)
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Seen:
