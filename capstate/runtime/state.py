@@ -166,7 +166,8 @@ class State:
 
     def _approved(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         if adds:
-            self.approvals.append(approval_from(body))
+            given = approval_from(body)
+            self.approvals = [*(a for a in self.approvals if a.key != given.key), given]
 
     def _rejected(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         rejection = approval_from(body)
