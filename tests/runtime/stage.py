@@ -104,7 +104,7 @@ def forge(stage: Stage | Ledger, kind: str, body: dict[str, Any], chain: str = "
     ledger = storage(stage)
     rows = ledger._storage.rows.setdefault(chain, [])
     head = rows[-1].head if rows else None
-    rows += chain_entries(chain, head, [Record(kind, body)], at=2_000, token=99, key=key)
+    rows += chain_entries(chain, head, [Record(kind, body)], at=2_000, token=1, key=key)
     ledger._storage.changes += 1
 
 

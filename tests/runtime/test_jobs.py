@@ -95,7 +95,7 @@ def test_a_job_that_the_ledger_could_not_hear_end_is_over(stage: Stage) -> None:
     def append(*args: object, **more: object) -> object:
         if broken:
             raise LedgerUnavailableError("the disk is full")
-        return storage.append(*args, **more)  # type: ignore[arg-type]
+        return storage.append(*args, **more)
 
     session = stage.runtime(Wrapped(storage, append=append)).session("s")  # type: ignore[arg-type]
     session.load("git")

@@ -49,17 +49,14 @@ def test_a_list_that_is_changed_in_place_is_seen(stage: Stage) -> None:
     assert refused(session, "git/log") is Reason.NOT_AUTHORISED
 
 
-class Sly(list):  # type: ignore[type-arg]
+class Sly(list):
     """A list that claims to be equal to whatever it is compared with."""
 
     def __eq__(self, other: object) -> bool:
         return True
 
-    def __hash__(self) -> int:
-        return 0
 
-
-class SlyTuple(tuple):  # type: ignore[type-arg]
+class SlyTuple(tuple):
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
