@@ -38,7 +38,7 @@ class Stage:
         self.sources: dict[str, Callable[[str], Any]] = {"config": lambda holder: self.grants.get(holder, self.default)}
         self.ceilings: dict[str, Callable[[str], Any]] = {}
 
-    def runtime(self, ledger: Ledger | None = None, **more: Any) -> Runtime:
+    def runtime(self, ledger: Any = None, **more: Any) -> Runtime:
         """Start a runtime, as a process of its own would."""
         given: dict[str, Any] = {"grants": self.sources, "ceilings": self.ceilings, "key": self.key, **more}
         return Runtime(ledger or self.handle(), catalog=lambda: self.groups, clock=lambda: self.time, **given)

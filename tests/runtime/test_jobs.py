@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from capstate.authority import Effect, Grant, Lifetime, deny
@@ -92,12 +94,12 @@ def test_a_job_that_the_ledger_could_not_hear_end_is_over(stage: Stage) -> None:
     storage = MemoryLedger()
     broken = False
 
-    def append(*args: object, **more: object) -> object:
+    def append(*args: Any, **more: Any) -> Any:
         if broken:
             raise LedgerUnavailableError("the disk is full")
         return storage.append(*args, **more)
 
-    session = stage.runtime(Wrapped(storage, append=append)).session("s")  # type: ignore[arg-type]
+    session = stage.runtime(Wrapped(storage, append=append)).session("s")
     session.load("git")
     with pytest.raises(LedgerUnavailableError), session.job("one", grants=["git/*"]):
         broken = True
