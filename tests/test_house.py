@@ -22,8 +22,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 CORE = [
-    "errors", "digest", "capabilities", "grants", "authority", "loads", "surface", "projection", "rows", "receipts",
-    "archive", "epochs",
+    "errors", "digest", "names", "capabilities", "grants", "authority", "loads", "surface", "projection", "rows",
+    "receipts", "archive", "epochs",
 ]  # fmt: skip
 CORE_MODULES = [PACKAGE / f"{name}.py" for name in CORE if (PACKAGE / f"{name}.py").exists()]
 CORE_MAY_IMPORT = {
