@@ -196,7 +196,7 @@ def test_project_says_what_belongs_on_the_wire() -> None:
 
 @pytest.mark.slow
 def test_matrix_prints_a_row_and_writes_the_record(tmp_path: Path) -> None:
-    """``8`` means 8a to 8c; the JSON has the promised form; B+C is 0, and so is the status; the manifest comes first."""
+    """``8`` means 8a to 8c; the JSON has the promised form; B+C is 0, so the status is 0; the manifest comes first."""
     record = tmp_path / "run.jsonl"
     found = answer("matrix", "--scenario", "8", "--provider", "chat", "--record", record)
     lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
