@@ -37,7 +37,8 @@ class Names:
 
     def definition(self, name: str, shown: str = "") -> Definition:
         """Return the definition of a wire name that can be used; ``shown`` is what the wire showed of it."""
-        return self._tool(name, shown, there=True).within(self._homes_of(name)[0])
+        tool = self._tool(name, shown, there=True)
+        return Group(self._homes_of(name)[0], [tool]).definitions[tool.name]
 
     def catalog(
         self, names: AbstractSet[str], shown: Mapping[str, str], registered: AbstractSet[str] | None
