@@ -99,7 +99,9 @@ def storage(stage: Stage | Ledger) -> Any:
     return found
 
 
-def forge(stage: Stage | Ledger, kind: str, body: dict[str, Any], chain: str = "s", *, key: bytes | None = None) -> None:
+def forge(
+    stage: Stage | Ledger, kind: str, body: dict[str, Any], chain: str = "s", *, key: bytes | None = None
+) -> None:
     """Append what somebody with a shell would: a well-formed entry on the right head, with a writer's token."""
     ledger = storage(stage)
     rows = ledger._storage.rows.setdefault(chain, [])

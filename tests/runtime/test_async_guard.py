@@ -89,7 +89,7 @@ def test_a_hundred_agents_share_a_slow_ledger_and_the_loop_goes_on(stage: Stage)
         seen.append(beats[0] - before)
         return slow.storage.append(*args, **more)
 
-    runtime.ledger = Wrapped(slow.storage, append=append)  # type: ignore[assignment]
+    runtime.ledger = Wrapped(slow.storage, append=append)
 
     async def heart() -> None:
         while True:

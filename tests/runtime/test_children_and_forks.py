@@ -22,7 +22,6 @@ from tests.runtime.stage import (
     run,
     started,
     storage,
-    tools,
 )
 
 
@@ -167,7 +166,10 @@ def test_a_line_that_bites_its_tail_is_nothing(stage: Stage) -> None:
     """Forged openings that make two sessions each other's parent end nowhere, and give nothing."""
     for one, other in (("a", "b"), ("b", "a")):
         forge(
-            stage, "opened", {"holder": one, "kind": "child", "log": "", "parent": other, "root": one, "want": ["*"]}, one
+            stage,
+            "opened",
+            {"holder": one, "kind": "child", "log": "", "parent": other, "root": one, "want": ["*"]},
+            one,
         )
     session = stage.session("a")
 

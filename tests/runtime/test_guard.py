@@ -9,7 +9,14 @@ import pytest
 from capstate.authority import allow, ask, deny
 from capstate.capabilities import Group, NameRule, Tool
 from capstate.epochs import NO_PROFILE
-from capstate.errors import InvalidInputError, LedgerUnavailableError, NeedsApproval, Reason, Refused, SessionClosedError
+from capstate.errors import (
+    InvalidInputError,
+    LedgerUnavailableError,
+    NeedsApproval,
+    Reason,
+    Refused,
+    SessionClosedError,
+)
 from capstate.ledgers.memory import MemoryLedger
 from capstate.projection import Issuer, Profile
 from capstate.trace import Call
@@ -182,7 +189,9 @@ def test_what_a_bridge_reaches_is_judged_too(bridged: Stage) -> None:
     assert run(session, call("git/bridge", "c2", tool="git/sync")).operation is not None
 
 
-@pytest.mark.parametrize("named", [["git/push"], ["git/log", "git/push"], ("git/log", "git/push"), [["git/push"]]], ids=repr)
+@pytest.mark.parametrize(
+    "named", [["git/push"], ["git/log", "git/push"], ("git/log", "git/push"), [["git/push"]]], ids=repr
+)
 def test_every_tool_of_a_list_is_judged(bridged: Stage, named: object) -> None:
     """One that may not is enough."""
     assert refused(bridged.session(), call("git/bridge", tool=named)) is not None
@@ -338,7 +347,12 @@ def test_closing_settles_what_runs(stage: Stage) -> None:
     with pytest.raises(InvalidInputError):
         external.settle()
     read.settle()
-    for act in (lambda: run(session, "git/log"), session.reproject, lambda: session.load("git"), lambda: session.surface):
+    for act in (
+        lambda: run(session, "git/log"),
+        session.reproject,
+        lambda: session.load("git"),
+        lambda: session.surface,
+    ):
         with pytest.raises(SessionClosedError):
             act()
     assert refused(stage.session(), call("git/push", "c2")) is Reason.OUTCOME_UNKNOWN

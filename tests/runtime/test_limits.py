@@ -118,7 +118,11 @@ def test_a_row_that_was_tampered_with_gives_nothing_back(damage: str, key: bytes
     if damage == "deleted":
         del pools["s"]
     else:
-        value = {"reset": b'{"calls":0,"running":{},"seal":"","serial":0,"spent":0}', "garbage": b"\xff", "older": older.value}
+        value = {
+            "reset": b'{"calls":0,"running":{},"seal":"","serial":0,"spent":0}',
+            "garbage": b"\xff",
+            "older": older.value,
+        }
         pools["s"] = Pool(older.version if damage == "older" else 9, value[damage])
     storage(stage)._storage.changes += 1
 

@@ -22,7 +22,13 @@ PUSH = GROUPS[0].definitions["push"]
 
 
 def runtime(path: Path, key: bytes | None = KEY) -> Runtime:
-    rules = [allow("git/log"), ask("git/sync"), allow("git/sync"), allow("git/*", pin=True, id="pinned"), deny("git/push")]
+    rules = [
+        allow("git/log"),
+        ask("git/sync"),
+        allow("git/sync"),
+        allow("git/*", pin=True, id="pinned"),
+        deny("git/push"),
+    ]
     return Runtime(path, catalog=lambda: GROUPS, grants={"config": lambda _: rules[:3]}, key=key)
 
 
@@ -57,7 +63,9 @@ class Shell:
     def write(self, chain: str, rows: list[Stored] | tuple[Stored, ...]) -> None:
         for row in rows:
             values = (chain, row.sequence, bytes(row.stored), row.digest, row.seal)
-            self.sql("INSERT OR REPLACE INTO entries (chain, sequence, stored, digest, seal) VALUES (?, ?, ?, ?, ?)", *values)
+            self.sql(
+                "INSERT OR REPLACE INTO entries (chain, sequence, stored, digest, seal) VALUES (?, ?, ?, ?, ?)", *values
+            )
 
     def append(self, kind: str, body: dict[str, Any], chain: str = "s", *, posted: bool = False) -> None:
         rows = self.rows(chain)
@@ -174,7 +182,14 @@ def test_a_start_does_not_hide_an_unsettled_operation(path: Path) -> None:
         session.load("git", by="configuration")
         session.approve(Call("c1", "git/sync"), by="ann")
         permit = session.guard(Call("c1", "git/sync")).__enter__()
-        body = {"approval": None, "arguments": "x", "call": "c1", "cost": None, "effect": "read", "id": permit.operation}
+        body = {
+            "approval": None,
+            "arguments": "x",
+            "call": "c1",
+            "cost": None,
+            "effect": "read",
+            "id": permit.operation,
+        }
         Shell(path).append("started", {**body, "occurrence": 0, "tool": "git/log", "used": {}})
         session.accept_damage(by="ann")
 
