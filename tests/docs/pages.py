@@ -14,12 +14,13 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^(```+).*?^\1 *$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
-def tables(path: Path) -> Iterator[list[list[str]]]:
-    """Yield each table: its head, then its rows, as cells without code marks around a whole cell."""
+def tables(path: Path, *, raw: bool = False) -> Iterator[list[list[str]]]:
+    """Yield each table: its head, then its rows; code marks around a whole cell are left out unless ``raw``."""
     table: list[list[str]] = []
     for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
         if line.startswith("|"):
-            table.append([_bare(cell.strip()) for cell in line.strip().strip("|").split("|")])
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            table.append(cells if raw else [_bare(cell) for cell in cells])
         elif table:
             yield [table[0], *table[2:]]
             table = []

@@ -19,6 +19,7 @@ from capstate.audit import audit_paths
 from capstate.chains import Outcome as ChainOutcome
 from capstate.cli import capstate as command
 from capstate.conformance.designs import DESIGNS
+from capstate.conformance.scenarios import SCENARIOS
 from capstate.conformance.world import PROFILES
 from capstate.epochs import Cause
 from capstate.errors import CapstateError, Reason
@@ -29,6 +30,7 @@ from capstate.runtime import Permit, Runtime, Session
 from capstate.runtime.verdict import Verdict, refusal
 from capstate.trace import Call, Outcome
 from tests.docs.pages import PAGES, REFERENCE, ROOT, anchors, links, table, tables
+from tests.scenarios.test_scenarios import NOT_YET
 
 AUDIT, POLICY, REASONS, API = (REFERENCE / f"{name}.md" for name in ("audit", "policy", "reasons", "api"))
 
@@ -56,7 +58,7 @@ def test_the_outcome_of_each_refusal_is_the_guards() -> None:
 def test_boundaries_are_the_causes_that_force_a_receipt() -> None:
     """A cause is called a boundary where a receipt is written also if nothing changed."""
     told = {Cause(cause) for cause, cells in table(REASONS, "cause").items() if cells[0] == "yes"}
-    runtime = Runtime(_memory(), catalog=lambda: [])
+    runtime = Runtime(_memory(), catalog=list)
     found = set()
     with runtime.session("s") as session:
         session.reproject("open")
@@ -92,7 +94,9 @@ def test_errors_of_other_modules_are_named() -> None:
     found = {
         name
         for path in package.rglob("*.py")
-        for name in re.findall(r"^class (\w+)\((?:CapstateError|\w+Error)\)", path.read_text(encoding="utf-8"), re.M)
+        for name in re.findall(
+            r"^class (\w+)\((?:CapstateError|\w+Error)\)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
 
     assert {name for name in found if f"`{name}`" not in text} == set()
@@ -204,6 +208,49 @@ def test_every_public_name_is_used_in_an_example() -> None:
     assert {name for name in set(capstate.__all__) - left if not re.search(rf"\b{name}\b", code)} == set()
 
 
+# -- requirements.md
+
+REQUIREMENTS = REFERENCE / "requirements.md"
+ASKED = {
+    "EP": range(1, 13), "AU": range(1, 16), "RC": range(1, 7), "CA": range(1, 10), "ST": range(1, 9),
+    "PA": range(8, 12), "CP": range(12, 16), "XP": range(9, 19), "MS": range(7, 15), "FM": range(4, 11),
+    "NG": range(1, 12),
+}  # fmt: skip
+
+
+def requirements() -> list[list[str]]:
+    """The rows of all areas."""
+    return [row for one in tables(REQUIREMENTS, raw=True) for row in one[1:]]
+
+
+def test_every_requirement_has_a_row_and_a_state() -> None:
+    """Each id of the areas stands once, in order; what is shown names where, what is not says what is missing."""
+    rows = requirements()
+
+    assert [row[0] for row in rows] == [f"{area}-{n:02}" for area, numbers in ASKED.items() for n in numbers]
+    assert {row[2] for row in rows} == {"shown", "in part", "not done"}
+    assert [row[0] for row in rows if not row[3]] == []
+
+
+def test_what_is_named_for_a_requirement_exists() -> None:
+    """Each test, case and row of the matrix; and every state but "not done" names one, or what else shows it."""
+    cases = {path.name[:3]: path.name[:3] not in NOT_YET for path in (ROOT / "tests/scenarios/cases").glob("H*.json")}
+    for id_, _, state, where in requirements():
+        named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", where)
+        for file, function in named:
+            path = ROOT / "tests" / file
+            assert path.is_file(), f"{id_}: {file}"
+            assert not function or re.search(rf"def {function}\(", path.read_text(encoding="utf-8")), (
+                f"{id_}: {function}"
+            )
+        for case in re.findall(r"`(H\d\d)`", where):
+            assert cases.get(case), f"{id_}: {case} is no case that passes"
+        rows = re.findall(r"\brow (\w+)", where)
+        assert set(rows) <= SCENARIOS.keys(), id_
+        if state == "shown":
+            assert named or rows or "`H" in where or "](" in where or re.search(r"as [A-Z]{2}-\d\d", where), id_
+
+
 # -- all pages
 
 
@@ -253,5 +300,7 @@ def _members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 def _arguments(function: Any) -> str:
     """The arguments as a page writes them: no types, no self."""
-    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(function).parameters.values()]
+    parameters = [
+        p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(function).parameters.values()
+    ]
     return str(inspect.Signature(parameters[1:])).replace("'", '"')
