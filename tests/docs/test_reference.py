@@ -32,6 +32,7 @@ from capstate.trace import Call, Outcome
 from tests.docs.pages import PAGES, REFERENCE, ROOT, anchors, links, table, tables
 from tests.scenarios.test_scenarios import NOT_YET
 
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 AUDIT, POLICY, REASONS, API = (REFERENCE / f"{name}.md" for name in ("audit", "policy", "reasons", "api"))
 
 
@@ -249,6 +250,22 @@ def test_what_is_named_for_a_requirement_exists() -> None:
         assert set(rows) <= SCENARIOS.keys(), id_
         if state == "shown":
             assert named or rows or "`H" in where or "](" in where or re.search(r"as [A-Z]{2}-\d\d", where), id_
+
+
+# -- CONTRIBUTING.md
+
+
+def test_every_room_is_listed() -> None:
+    """Each top-level module and package has one line in a table of rooms, and each room that is listed exists."""
+    package = Path(capstate.__file__).parent
+    rooms = [p.name for p in package.iterdir() if p.suffix == ".py" or (p.is_dir() and (p / "__init__.py").exists())]
+    told = [row[0] for one in tables(CONTRIBUTING) if one[0][0] == "module" for row in one[1:]]
+    folders = {row[0]: row for one in tables(CONTRIBUTING, raw=True) if one[0][0] == "folder" for row in one[1:]}
+
+    assert sorted(told) == sorted({*rooms} - {"__init__.py"})
+    for cell in folders:
+        for name in re.findall(r"`([^`]+)`", cell):
+            assert (ROOT / name).exists(), name
 
 
 # -- all pages
