@@ -7,9 +7,9 @@ EXTRAS := otel,postgres,report,sign
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The modules held to full branch coverage.
-CORE := capstate/errors.py,capstate/digest.py,capstate/capabilities.py,capstate/grants.py,capstate/authority.py
-CORE := $(CORE),capstate/loads.py,capstate/surface.py,capstate/projection.py,capstate/rows.py,capstate/receipts.py
-CORE := $(CORE),capstate/archive.py,capstate/epochs.py
+CORE := capstate/errors.py,capstate/digest.py,capstate/names.py,capstate/capabilities.py,capstate/grants.py
+CORE := $(CORE),capstate/authority.py,capstate/loads.py,capstate/surface.py,capstate/projection.py,capstate/rows.py
+CORE := $(CORE),capstate/receipts.py,capstate/archive.py,capstate/epochs.py
 
 # Arguments for pytest, such as PYTEST='-k compaction -x'.
 PYTEST ?=

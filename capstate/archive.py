@@ -60,8 +60,12 @@ class Archive:
 def encode_group(group: Group) -> bytes:
     """Return ``[id, [[server, [definition, ...]], ...]]``: every definition, rivals too, in its canonical bytes."""
     by_server: dict[str | None, list[bytes]] = {}
-    for definition in (*group.definitions.values(), *group.rivals):
-        by_server.setdefault(definition.server, []).append(definition.tool.encoded)
+    listed = [*group.definitions.values(), *group.rivals]
+    if len({definition.server for definition in listed}) == 1:
+        by_server[listed[0].server] = [definition.tool.encoded for definition in listed]
+    else:
+        for definition in listed:
+            by_server.setdefault(definition.server, []).append(definition.tool.encoded)
     servers = sorted(by_server, key=lambda server: (server is not None, server or ""))
     parts = [b"[" + canonical(server) + b",[" + b",".join(by_server[server]) + b"]]" for server in servers]
     return b"[" + canonical(group.id) + b",[" + b",".join(parts) + b"]]"

@@ -1,4 +1,4 @@
-"""What exists: tools, capability groups, the catalog, and the wire name each tool has.
+"""What exists: tools, capability groups, the catalog.
 
 A tool is an exact definition, never a name: its fingerprint covers everything that authority or the model
 depends on. Values are immutable and carry their fingerprint, so comparing two of them is cheap.
@@ -12,17 +12,20 @@ Not here: whether anybody may call a tool (:mod:`capstate.authority`) or loaded 
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from types import NoneType
 from typing import Any
 
 import orjson
 from attrs import field, frozen
 
-from capstate.digest import Domain, canonical, encode, fingerprint
+from capstate.digest import Domain, canonical, encode, fingerprint, fingerprints
 from capstate.errors import InvalidInputError
+from capstate.names import NameRule
+
+__all__ = ["Catalog", "Definition", "Group", "NameRule", "Tool", "ToolEffect"]
 
 
 class ToolEffect(StrEnum):
@@ -43,13 +46,13 @@ def _text(place: str, value: object) -> str:
     return value
 
 
-def _name(place: str, value: object, *, slash: bool) -> str:
+def _name(place: str, value: object, *, slash: bool = True) -> str:
     if not isinstance(value, str) or not value or value == "*" or (not slash and "/" in value):
         raise InvalidInputError(place, "a non-empty name other than '*'" + ("" if slash else ", without '/'"), value)
     return _text(place, value)
 
 
-@frozen(init=False, eq=False)
+@frozen(init=False, eq=False, slots=False)
 class Tool:
     """One tool as its source defines it. Equal when the canonical definition is.
 
@@ -78,6 +81,7 @@ class Tool:
     encoded: bytes = field(repr=False)
     """The canonical definition: the bytes that the fingerprint covers."""
     _bound: dict[tuple[str, str | None], Definition] = field(factory=dict, init=False, repr=False)
+    """Its definition by group and server, made once."""
 
     def __init__(
         self,
@@ -88,46 +92,28 @@ class Tool:
         annotations: Mapping[str, Any] | None = None,
         effect: str = "external",
         idempotent: bool = False,
-        needs: Iterable[str] = (),
+        needs: Sequence[str] | AbstractSet[str] = (),
         reaches: str | None = None,
         loads: bool = False,
         wire_name: str | None = None,
     ) -> None:
-        place = f"tool {name!r}"
-        _name(place, name, slash=True)
-        if effect not in _EFFECTS:
-            raise InvalidInputError(f"{place}.effect", "'read' or 'external'", effect)
-        needed = () if needs == () else _needs(f"{place}.needs", needs)
         body: dict[str, Any] = {
             "annotations": {} if annotations is None else annotations,
             "description": description,
-            "effect": str(effect),
+            "effect": effect,
             "idempotent": idempotent,
             "loads": loads,
             "name": name,
-            "needs": needed,
+            "needs": needs,
             "reaches": reaches,
             "schema": _NO_ARGUMENTS if schema is None else schema,
             "wire_name": wire_name,
         }
-        for key, kinds in _KINDS:
-            if not isinstance(body[key], kinds):
-                raise InvalidInputError(f"{place}.{key}", _WORDS[kinds], body[key])
-        for key in ("annotations", "schema"):
-            if type(body[key]) is not dict:
-                body[key] = dict(body[key])
-        self.__attrs_init__(
-            name, ToolEffect(effect), idempotent, needed, reaches, loads, wire_name, canonical(body, place=place)
-        )
-
-    def within(self, group: str, server: str | None = None) -> Definition:
-        """Return the definition that this tool has in ``group``, made once."""
-        made = self._bound.get((group, server))
-        if made is None:
-            prefix = b"" if server is None else b"\x00" + server.encode()
-            made = Definition(group, server, self, fingerprint(Domain.TOOL, group.encode(), prefix, self.encoded))
-            self._bound[group, server] = made
-        return made
+        if [*map(type, body.values())] != _PLAIN or needs or effect not in _EFFECTS or name in _NO_NAMES:
+            _settle(body)
+        known = _EFFECTS[body["effect"]]
+        encoded = _encoded(body, name)
+        self.__attrs_init__(name, known, idempotent, tuple(body["needs"]), reaches, loads, wire_name, encoded)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and self.encoded == other.encoded
@@ -154,7 +140,7 @@ class Tool:
         return hints
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Definition:
     """A tool in its group: what a grant may pin and a surface is a set of. Equal when the fingerprint is."""
 
@@ -180,25 +166,61 @@ class Definition:
         return hash(self.fingerprint)
 
 
-_EFFECTS = frozenset(map(str, ToolEffect))
+_EFFECTS = {str(effect): effect for effect in ToolEffect}
 _NO_ARGUMENTS: dict[str, Any] = {"properties": {}, "type": "object"}
-_OPTIONAL = (str, type(None))
-_WORDS = {Mapping: "an object", str: "text", bool: "True or False", _OPTIONAL: "text or None"}
-_KINDS: tuple[tuple[str, Any], ...] = (
-    ("annotations", Mapping),
-    ("description", str),
-    ("idempotent", bool),
-    ("loads", bool),
-    ("reaches", _OPTIONAL),
-    ("schema", Mapping),
-    ("wire_name", _OPTIONAL),
+_NO_NAMES = ("", "*")
+_OBJECT = (dict, Mapping)  # the first is found faster
+_TEXT_OR_NONE = (str, NoneType)
+_PLAIN = [dict, str, str, bool, bool, str, tuple, NoneType, dict, NoneType]
+"""Types of the fields of a definition that needs no second look, in their order."""
+_FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("annotations", _OBJECT, "an object"),
+    ("description", str, "text"),
+    ("effect", str, "'read' or 'external'"),
+    ("idempotent", bool, "True or False"),
+    ("loads", bool, "True or False"),
+    ("needs", (tuple, list, AbstractSet), "a list of group ids"),
+    ("reaches", _TEXT_OR_NONE, "text or None"),
+    ("schema", _OBJECT, "an object"),
+    ("wire_name", _TEXT_OR_NONE, "text or None"),
 )
 
 
-def _needs(place: str, needs: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(needs, str) or not isinstance(needs, Iterable):
-        raise InvalidInputError(place, "a list of group ids", needs)
-    return tuple(sorted({_name(place, needed, slash=False) for needed in needs}))
+def _settle(body: dict[str, Any]) -> None:
+    """Check what is not plainly right, and bring what is right into the one form of the definition."""
+    place = f"tool {body['name']!r}"
+    _name(place, body["name"])
+    for key, kinds, expected in _FIELDS:
+        if not isinstance(body[key], kinds):
+            raise InvalidInputError(f"{place}.{key}", expected, body[key])
+    if body["effect"] not in _EFFECTS:
+        raise InvalidInputError(f"{place}.effect", "'read' or 'external'", body["effect"])
+    body["effect"] = str(body["effect"])
+    body["needs"] = sorted({_name(f"{place}.needs", needed, slash=False) for needed in body["needs"]})
+    for key in ("annotations", "schema"):
+        body[key] = dict(body[key])
+
+
+def _encoded(body: dict[str, Any], name: str) -> bytes:
+    try:
+        return canonical(body, nulls=(body["reaches"] is None) + (body["wire_name"] is None))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"tool {name!a}", error.expected, error.got) from error
+
+
+def _definitions(group: str, server: str | None, tools: Iterable[Tool]) -> list[Definition]:
+    prefix = b"" if server is None else b"\x00" + server.encode()
+    print_of = fingerprints(Domain.TOOL, group.encode(), prefix)
+    key = (group, server)
+    made: list[Definition] = []
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise InvalidInputError(f"group {group!r}.tools[{len(made)}]", "a tool", tool)
+        bound = tool._bound  # noqa: SLF001 - its own memo
+        if key not in bound:
+            bound[key] = Definition(group, server, tool, print_of(tool.encoded))
+        made.append(bound[key])
+    return made
 
 
 @frozen(init=False, eq=False)
@@ -237,19 +259,12 @@ class Group:
             _text(f"{place}.server", server)
         if not isinstance(up, bool):
             raise InvalidInputError(f"{place}.up", "True or False", up)
-        made: list[Definition] = []
-        for tool in tools:
-            if not isinstance(tool, Tool):
-                raise InvalidInputError(f"{place}.tools[{len(made)}]", "a tool", tool)
-            made.append(tool.within(id, server))
-        self._fill(id, server, up, made)
+        self._fill(id, server, up, _definitions(id, server, tools))
 
     @classmethod
     def united(cls, groups: Iterable[Group]) -> Group:
         """Return the one group that ``groups``, all of one id, stand for: up only if each of them is."""
         parts = list(groups)
-        if len(parts) == 1:
-            return parts[0]
         made = [definition for part in parts for definition in (*part.definitions.values(), *part.rivals)]
         servers = {part.server for part in parts}
         group = cls.__new__(cls)
@@ -259,11 +274,13 @@ class Group:
 
     def _fill(self, id: str, server: str | None, up: bool, made: list[Definition]) -> None:  # noqa: A002, FBT001 - private
         made.sort(key=lambda d: (d.tool.name, d.fingerprint))
-        definitions: dict[str, Definition] = {}
+        definitions = {d.tool.name: d for d in reversed(made)}
         rivals: dict[str, Definition] = {}
-        for d in made:
-            if definitions.setdefault(d.tool.name, d).fingerprint != d.fingerprint:
-                rivals[d.fingerprint] = d
+        if len(definitions) == len(made):
+            definitions = {d.tool.name: d for d in made}
+        else:
+            definitions = dict(sorted(definitions.items()))
+            rivals = {d.fingerprint: d for d in made if d.fingerprint != definitions[d.tool.name].fingerprint}
         covered = [d.fingerprint for d in definitions.values()]
         self.__attrs_init__(
             id,
@@ -272,7 +289,7 @@ class Group:
             definitions,
             tuple(rivals.values()),
             frozenset(d.tool.name for d in rivals.values()),
-            tuple(sorted({needed for d in made for needed in d.tool.needs})),
+            tuple(sorted({needed for d in made if d.tool.needs for needed in d.tool.needs})),
             fingerprint(Domain.GROUP, id.encode(), encode([*covered, *rivals])),
         )
 
@@ -303,7 +320,7 @@ class Catalog:
             if not isinstance(group, Group):
                 raise InvalidInputError("catalog", "capability groups", group)
             found.setdefault(group.id, []).append(group)
-        return cls({id_: Group.united(parts) for id_, parts in sorted(found.items())})
+        return cls({id_: found[id_][0] if len(found[id_]) == 1 else Group.united(found[id_]) for id_ in sorted(found)})
 
     def find(self, qualified: str) -> Definition | None:
         """Return the definition of ``group/name``, or None; conflicting names included."""
@@ -315,57 +332,3 @@ class Catalog:
 
     def __hash__(self) -> int:
         return hash(tuple(self.groups.values()))
-
-
-_CLEAN = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*\Z")
-_ALPHABET = "_abcdefghijklmnopqrstuvwxyz234567"
-"""What the end of a made name may consist of; all of it must be legal, so that no name hangs on luck."""
-_TAIL = 19  # three underscores and sixteen characters
-
-
-@frozen
-class NameRule:
-    """The legal tool names of one provider, and the one-to-one name of each qualified id under it.
-
-    ``git/log`` is ``git__log`` where both parts are clean (letters, digits, ``-``, single inner ``_``) and the
-    name is legal. Any other id gets its legal characters, ``___`` and sixteen characters of its digest. A clean
-    name never holds ``___``, so the two forms cannot meet.
-
-    Args:
-        limit: longest name, in characters.
-        chars: a regular-expression character set, without brackets.
-    """
-
-    limit: int = 64
-    chars: str = "A-Za-z0-9_-"
-    _pattern: re.Pattern[str] = field(init=False, eq=False, repr=False)
-    _has_digests: bool = field(init=False, eq=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        try:
-            pattern = re.compile(f"[{self.chars}]+")
-        except re.error as error:
-            raise InvalidInputError("name rule.chars", "a regular-expression character set", str(error)) from error
-        object.__setattr__(self, "_pattern", pattern)
-        fits = self.limit >= _TAIL and pattern.fullmatch(_ALPHABET) is not None
-        object.__setattr__(self, "_has_digests", fits)
-
-    def legal(self, name: str) -> bool:
-        """Whether a provider with this rule takes ``name``."""
-        return len(name) <= self.limit and self._pattern.fullmatch(name) is not None
-
-    def name(self, definition: Definition) -> str | None:
-        """Return the wire name of ``definition``, or None if it has no legal one."""
-        tool = definition.tool
-        if tool.wire_name is not None:
-            return tool.wire_name if self.legal(tool.wire_name) else None
-        group, name = definition.group, tool.name
-        if _CLEAN.match(group) and _CLEAN.match(name):
-            joined = f"{group}__{name}"
-            if self.legal(joined):
-                return joined
-        if not self._has_digests:
-            return None
-        digest = bytes.fromhex(fingerprint(Domain.NAME, group.encode(), name.encode())[3:])
-        head = re.sub(f"[^{self.chars}]", "_", f"{group}_{name}")[: self.limit - _TAIL]
-        return f"{head}___{base64.b32encode(digest[:10]).decode().lower()}"

@@ -11,6 +11,7 @@ its length as eight bytes, little endian.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -20,6 +21,13 @@ from blake3 import blake3
 
 from capstate.errors import InvalidInputError
 
+_OPTIONS = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+)
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _KEY_LIMIT = "\ud800"  # below it, code point order is UTF-16 order (RFC 8785 section 3.2.3)
 
 
@@ -48,34 +56,54 @@ class Domain(Enum):
 
 
 def _plain(root: object) -> bool:
-    """Whether orjson and RFC 8785 write the same bytes for ``root``, which holds no cycle."""
+    """Whether RFC 8785 writes the same bytes for ``root`` as orjson, which took it: so it holds no cycle."""
     found = [root]
     for value in found:
         kind = type(value)
+        if kind is str:
+            continue
         if kind is dict:
-            for key in value:  # type: ignore[attr-defined]  # kind is dict
-                if type(key) is not str or key >= _KEY_LIMIT:
-                    return False
+            if any(type(key) is not str or key >= _KEY_LIMIT for key in value):  # type: ignore[attr-defined]  # kind is dict
+                return False
             found.extend(value.values())  # type: ignore[attr-defined]  # kind is dict
         elif kind is list or kind is tuple:
             found.extend(value)  # type: ignore[arg-type]  # kind is list or tuple
-        elif kind is not str and kind is not bool and value is not None and kind is not int:
+        elif kind is not bool and value is not None and kind is not int:
             return False
     return True
 
 
-def canonical(value: object, *, place: str = "value") -> bytes:
+def _beyond_doubt(encoded: bytes, nulls: int) -> bool:
+    """Whether what orjson wrote shows by itself that RFC 8785 writes the same.
+
+    Keys in ASCII have one order, every null is a None (orjson writes NaN as null as well), and there is no fraction
+    or exponent, nor text that looks like one.
+    """
+    if not encoded.isascii() or encoded.count(b"null") != nulls:
+        return False
+    digits = encoded.translate(_DIGITS)
+    return b"0.0" not in digits and b"0e" not in digits
+
+
+def canonical(value: object, *, place: str = "value", nulls: int = 0) -> bytes:
     """Return the canonical JSON bytes of ``value`` (RFC 8785).
+
+    Args:
+        value: JSON as Python has it.
+        place: names it in the error.
+        nulls: how many None the caller knows to be in it; that many need no second look.
 
     Raises:
         InvalidInputError: ``value`` is not I-JSON, or nests too deeply.
     """
     try:
         try:
-            encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+            encoded = orjson.dumps(value, option=_OPTIONS)
         except orjson.JSONEncodeError:  # RFC 8785 may still have a form for it
             return rfc8785.dumps(value)  # type: ignore[arg-type]  # it checks what it is given
-        return encoded if _plain(value) else rfc8785.dumps(value)  # type: ignore[arg-type]  # as above
+        if _beyond_doubt(encoded, nulls) or _plain(value):
+            return encoded
+        return rfc8785.dumps(value)  # type: ignore[arg-type]  # as above
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(place, "JSON without NaN, huge integers or lone surrogates", str(error)) from error
 
@@ -94,6 +122,19 @@ def fingerprint(domain: Domain, *parts: bytes) -> str:
     hasher = domain.hasher.copy()
     hasher.update(_joined(parts))
     return "b3:" + hasher.hexdigest()
+
+
+def fingerprints(domain: Domain, *head: bytes) -> Callable[[bytes], str]:
+    """Return the function that gives ``fingerprint(domain, *head, part)``, with the head hashed once."""
+    begun = domain.hasher.copy()
+    begun.update(_joined(head))
+
+    def of(part: bytes) -> str:
+        hasher = begun.copy()
+        hasher.update(len(part).to_bytes(8, "little") + part)
+        return "b3:" + hasher.hexdigest()
+
+    return of
 
 
 def seal(key: bytes, *parts: bytes) -> str:

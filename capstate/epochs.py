@@ -26,10 +26,9 @@ from attrs import evolve, field, frozen
 from capstate.archive import PARTS, Archive, Groups
 from capstate.authority import Authority
 from capstate.capabilities import Catalog
-from capstate.digest import encode
 from capstate.grants import Ceiling, Pool, Source
 from capstate.projection import Issuer, Profile, Projection, project
-from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, diff, kinds, summary
+from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, compare, kinds
 from capstate.surface import Load, Surface, derive
 
 
@@ -214,12 +213,12 @@ def _receipt(
     cause = _cause(facts, state, receipt)
     before = receipt.rows if receipt is not None else _wanted(facts, rows)
     degraded, moved = _moved(facts, cause, receipt, projection)
-    changes = diff(before, rows, moved=moved, new="load" if receipt is None else "list_changed")
+    changes, listed = compare(before, rows, moved=moved, new="load" if receipt is None else "list_changed")
     degraded = degraded or any(c.action is Action.MOVED and c.reason == "provider_incompatible" for c in changes)
     body = _body(facts, cause, receipt, surface, projection)
     body["state"] = sorted(map(list, state.items()))
     body["groups"] = [[group, r.digest] for group, r in rows.items()]
-    body["changes"] = summary(changes, rows, before)
+    body["changes"] = listed
     body["kinds"] = kinds(changes, boundary=cause in _BOUNDARIES, degraded=degraded, damage=facts.damage)
     body["reasons"] = sorted({c.reason for c in changes} | _reasons(cause, degraded=degraded))
     return Receipt.of(body, rows, changes)
@@ -252,13 +251,13 @@ _CAUSES = (
 
 
 def _rows(surface: Surface, projection: Projection, last: Epoch | None) -> dict[str, Rows]:
+    before, blocks = ({}, {}) if last is None else (last.surface.views, last.projection.blocks)
+    known = {} if last is None else last.receipt.rows
     rows: dict[str, Rows] = {}
     for id_, view in surface.views.items():
         block = projection.blocks.get(id_)
-        if last is not None and last.surface.views.get(id_) is view and last.projection.blocks.get(id_) is block:
-            rows[id_] = last.receipt.rows[id_]
-        else:
-            rows[id_] = Rows.of(view, block)
+        same = before.get(id_) is view and blocks.get(id_) is block
+        rows[id_] = known[id_] if same else Rows.of(view, block)
     return rows
 
 
@@ -276,7 +275,7 @@ def _wanted(facts: Facts, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
             if "*" in want or f"{id_}/*" in want or d.qualified in want
         ]
         if found:
-            wanted[id_] = Rows.encoded_as(id_, encode(found))
+            wanted[id_] = Rows.holding(id_, found)
     return wanted
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from attrs import field, frozen
 
 from capstate.capabilities import Definition, NameRule
-from capstate.digest import Domain, canonical, encode, fingerprint
+from capstate.digest import Domain, encode, fingerprint
 from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ class Mark:
     call: str | None
 
 
-@frozen
-class Placed:
+class Placed(NamedTuple):
     """A callable definition, its wire name, and where it stands: at ``mark``, or immediate (None)."""
 
     definition: Definition
@@ -194,7 +193,7 @@ def project(
     )
     deferred = tuple(placed for _, placed in marked)
     dropped = tuple(id_ for id_, issuer in opaque if issuer != profile.issuer.id)
-    return Projection(blocks, deferred, dropped, fingerprint(Domain.WIRE, canonical(body)))
+    return Projection(blocks, deferred, dropped, fingerprint(Domain.WIRE, encode(body)))
 
 
 def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | None) -> dict[str, Block]:
@@ -203,7 +202,7 @@ def _blocks(surface: Surface, place: Mapping[int, int], previous: Projection | N
     for id_, view in surface.views.items():
         if not view.fingerprint:
             continue
-        live = tuple(load for load in view.marks if load in place)
+        live = tuple(load for load in view.marks if load in place) if view.marks else ()
         old = before.get(id_)
         if old is not None and old.view is view and old.live == live:
             blocks[id_] = old
@@ -216,7 +215,7 @@ def _block(view: View, live: tuple[int, ...]) -> Block:
     immediate: list[Placed] = []
     deferred: list[Placed] = []
     honoured = frozenset(live)
-    for wire, row in view.claims():
+    for wire, row in view.wires.items():
         mark, definition = row.mark, row.definition
         if (
             mark is not None

@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError, MalformedError, Reason
-from capstate.rows import ABSENT, HELD, IMMEDIATE, Action, Change, Rows, RowState, diff, summary
+from capstate.rows import ABSENT, HELD, IMMEDIATE, Action, Change, Rows, RowState, compare, diff
 
 __all__ = [
     "ABSENT",
@@ -31,9 +31,9 @@ __all__ = [
     "Receipt",
     "RowState",
     "Rows",
+    "compare",
     "diff",
     "kinds",
-    "summary",
 ]
 
 FORMAT = 1

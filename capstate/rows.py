@@ -6,9 +6,8 @@ summary names whole groups where a whole group changed. Public names are importe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -27,6 +26,7 @@ HELD = "held"
 """Place of a tool that is loaded and not callable."""
 ABSENT = ""
 """Place of a tool that is neither."""
+_NOT_CALLABLE = (HELD, ABSENT)
 
 
 class Action(StrEnum):
@@ -69,7 +69,7 @@ class RowState(NamedTuple):
     @property
     def callable(self) -> bool:
         """Whether a model may call the tool."""
-        return self.place not in (HELD, ABSENT)
+        return self.place not in _NOT_CALLABLE
 
 
 _FIELDS = len(RowState._fields)
@@ -82,23 +82,28 @@ class Rows:
     group: str
     encoded: bytes = field(repr=False)
     digest: str
+    _fields: Mapping[str, tuple[str, ...]] = field(repr=False)
+    """By name; plain tuples, which are made and compared faster."""
 
     @classmethod
     def of(cls, view: View, block: Block | None) -> Rows:
         """Return the rows of a group and its placements."""
         places = {p.definition.name: _place(p) for p in block.deferred} if block is not None else {}
-        rows = [
-            (name, r.definition.fingerprint, r.effect or "", r.decided_by, places.get(name, IMMEDIATE))
-            if r.reason is None
-            else (name, r.definition.fingerprint, r.reason, r.decided_by, HELD if r.loaded else ABSENT)
-            for name, r in view.rows.items()
-        ]
-        return cls.encoded_as(view.inputs.group.id, encode(rows))
+        return cls.holding(
+            view.inputs.group.id,
+            [
+                (name, r.definition.fingerprint, r.effect or "", r.decided_by, places.get(name, IMMEDIATE))
+                if r.reason is None
+                else (name, r.definition.fingerprint, r.reason, r.decided_by, HELD if r.loaded else ABSENT)
+                for name, r in view.rows.items()
+            ],
+        )
 
     @classmethod
-    def encoded_as(cls, group: str, encoded: bytes) -> Rows:
-        """Return rows that have these bytes, without looking into them."""
-        return cls(group, encoded, fingerprint(Domain.BLOB, encoded))
+    def holding(cls, group: str, fields: list[tuple[str, str, str, str, str]]) -> Rows:
+        """Return rows of these fields, which stand in order of name."""
+        encoded = encode(fields)
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), {row[0]: row for row in fields})
 
     @classmethod
     def from_bytes(cls, group: str, encoded: bytes) -> Rows:
@@ -107,27 +112,23 @@ class Rows:
         Raises:
             MalformedError: they are no rows.
         """
-        rows = cls.encoded_as(group, encoded)
-        if encode(list(rows.raw().values())) != encoded:
-            raise MalformedError(f"rows of group {group!r}", "canonical bytes, each name once", "another encoding")
-        return rows
-
-    def by_name(self) -> dict[str, RowState]:
-        """Return the rows by tool name. Raises MalformedError."""
-        return {name: RowState._make(row) for name, row in self.raw().items()}
-
-    def raw(self) -> dict[str, list[str]]:
-        """Return the fields of each row by tool name. Raises MalformedError."""
-        place = f"rows of group {self.group!r}"
+        place = f"rows of group {group!r}"
         try:
-            listed = orjson.loads(self.encoded)
+            listed = orjson.loads(encoded)
         except ValueError as error:
             raise MalformedError(place, "JSON", str(error)) from error
         if not isinstance(listed, list) or not all(
             isinstance(row, list) and len(row) == _FIELDS and all(type(text) is str for text in row) for row in listed
         ):
             raise MalformedError(place, "rows of five texts", "something else")
-        return {row[0]: row for row in listed}
+        fields = {row[0]: tuple(row) for row in listed}
+        if encode(listed) != encoded or [row[0] for row in listed] != sorted(fields):
+            raise MalformedError(place, "canonical bytes, each name once and in order", "another encoding")
+        return cls(group, encoded, fingerprint(Domain.BLOB, encoded), fields)
+
+    def by_name(self) -> Mapping[str, RowState]:
+        """Return the rows by tool name, in order."""
+        return {name: RowState._make(row) for name, row in self._fields.items()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rows) and (self.group, self.digest) == (other.group, other.digest)
@@ -147,26 +148,33 @@ def diff(
         moved: why places changed.
         new: why a tool is callable of which ``before`` says nothing.
     """
+    return compare(before, after, moved=moved, new=new)[0]
+
+
+def compare(
+    before: Mapping[str, Rows], after: Mapping[str, Rows], *, moved: str, new: str
+) -> tuple[tuple[Change, ...], list[list[str]]]:
+    """Return the changes as :func:`diff` does, and again as [action, target, reason, decided by].
+
+    In the second form whole groups are ``group/*``.
+    """
     changes: list[Change] = []
+    listed: list[list[str]] = []
     for group in sorted(before.keys() | after.keys()):
-        old, new_rows = before.get(group), after.get(group)
-        if old == new_rows:
-            continue
-        was = old.raw() if old is not None else {}
-        now = new_rows.raw() if new_rows is not None else {}
-        for name in sorted(was.keys() | now.keys()):
-            then, current = was.get(name), now.get(name)
-            if then != current:
-                change = _change(
-                    f"{group}/{name}",
-                    None if then is None else RowState._make(then),
-                    None if current is None else RowState._make(current),
-                    moved,
-                    new,
-                )
-                if change is not None:
-                    changes.append(change)
-    return tuple(changes)
+        old, current = before.get(group), after.get(group)
+        if old is not current and old != current:
+            was, now = old._fields if old else {}, current._fields if current else {}
+            names = list(now) if was.keys() == now.keys() else sorted(was.keys() | now.keys())
+            found: list[Change] = []
+            for name in names:
+                then, here = was.get(name), now.get(name)
+                if then != here and (change := _change(f"{group}/{name}", then, here, moved, new)) is not None:
+                    found.append(change)
+            changes += found
+            if len(found) == len(names) and len({(c.action, c.reason, c.decided_by) for c in found}) == 1:
+                found = [found[0]._replace(tool=f"{group}/*")]
+            listed.extend([str(c.action), c.tool, c.reason, c.decided_by] for c in found)
+    return tuple(changes), listed
 
 
 def _place(placed: Placed) -> str:
@@ -185,44 +193,28 @@ _BACK: dict[str, str] = {
 }
 
 
-def _change(tool: str, was: RowState | None, now: RowState | None, moved: str, new: str) -> Change | None:
-    before = was if was is not None and was.callable else None
-    if now is not None and now.callable:
-        if before is not None:
-            return _altered(tool, before, now, moved)
-        return Change(Action.ADDED, tool, new if was is None else _BACK.get(was.status, was.status), now.decided_by)
-    if before is not None:
-        return Change(Action.REMOVED, tool, *(("list_changed", "") if now is None else _lost(now)))
-    if now is None or now.place == ABSENT or (was is not None and (was.status, was.place) == (now.status, now.place)):
-        return None
-    return Change(Action.WITHHELD, tool, *_lost(now))
+def _change(tool: str, was: tuple[str, ...] | None, now: tuple[str, ...] | None, moved: str, new: str) -> Change | None:  # noqa: PLR0911 - a table, one return a row
+    before = was is not None and was[4] not in _NOT_CALLABLE
+    if now is None:
+        return Change(Action.REMOVED, tool, "list_changed") if before else None
+    _, definition, status, decided_by, place = now
+    if place in _NOT_CALLABLE:
+        if not before and (place == ABSENT or (was is not None and (was[2], was[4]) == (status, place))):
+            return None
+        return Change(Action.REMOVED if before else Action.WITHHELD, tool, _lost(status, decided_by), decided_by)
+    if was is None:
+        return Change(Action.ADDED, tool, new, decided_by)
+    if not before:
+        return Change(Action.ADDED, tool, _BACK.get(was[2], was[2]), decided_by)
+    if was[1] != definition:
+        return Change(Action.REDEFINED, tool, "list_changed", decided_by)
+    if was[4] != place:
+        return Change(Action.MOVED, tool, moved, decided_by)
+    return Change(Action.EFFECT, tool, "authority", decided_by) if was[2] != status else None
 
 
-def _altered(tool: str, was: RowState, now: RowState, moved: str) -> Change | None:
-    """Return the change of a tool that is callable before and after."""
-    if was.definition != now.definition:
-        return Change(Action.REDEFINED, tool, "list_changed", now.decided_by)
-    if was.place != now.place:
-        return Change(Action.MOVED, tool, moved, now.decided_by)
-    return Change(Action.EFFECT, tool, "authority", now.decided_by) if was.status != now.status else None
-
-
-def _lost(now: RowState) -> tuple[str, str]:
-    """Return why a tool is not callable, and what decided."""
-    if now.status == Reason.NOT_AUTHORISED:
-        return "parent_ceiling" if now.decided_by.startswith("parent") else "authority", now.decided_by
-    return "unload" if now.status == Reason.NOT_LOADED else now.status, now.decided_by
-
-
-def summary(changes: Iterable[Change], rows: Mapping[str, Rows], before: Mapping[str, Rows]) -> list[list[str]]:
-    """Return ``changes`` as [action, target, reason, decided by], whole groups as ``group/*``."""
-    out: list[list[str]] = []
-    for group, found in groupby(changes, key=lambda change: change.tool.partition("/")[0]):
-        listed = list(found)
-        first = listed[0]
-        if all((c.action, c.reason, c.decided_by) == (first.action, first.reason, first.decided_by) for c in listed):
-            sides = [side[group].raw().keys() for side in (rows, before) if group in side]
-            if len(listed) == len(frozenset().union(*sides)):
-                listed = [first._replace(tool=f"{group}/*")]
-        out.extend([str(c.action), c.tool, c.reason, c.decided_by] for c in listed)
-    return out
+def _lost(status: str, decided_by: str) -> str:
+    """Return why a tool is not callable."""
+    if status == Reason.NOT_AUTHORISED:
+        return "parent_ceiling" if decided_by.startswith("parent") else "authority"
+    return "unload" if status == Reason.NOT_LOADED else status

@@ -6,6 +6,8 @@ does not report is None and stays so; it is not zero, and nothing is made up fro
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from attrs import frozen
 
 
@@ -25,3 +27,73 @@ class Usage:
     write: int | None = None
     uncached: int | None = None
     output: int | None = None
+
+
+class Kind(StrEnum):
+    """What a request was for. A compaction's own tokens are never added to those of a turn."""
+
+    TURN = "turn"
+    COMPACTION = "compaction"
+
+
+class Comparison(StrEnum):
+    """What two requests say about a provider's cache."""
+
+    NOT_COMPARABLE = "not comparable"
+    """A boundary lies between, or one of them is a compaction: nothing says that the same cache went on."""
+    UNKNOWN = "unknown"
+    """The provider did not report what was read from a cache."""
+    READ = "read"
+    """It reported that input was read from a cache."""
+    NOTHING_READ = "nothing read"
+    """It reported that none was."""
+
+
+class Prefix(StrEnum):
+    """What changed in front of the conversation, as far as it can be told apart."""
+
+    SAME = "same"
+    TOOLS = "tools"
+    HISTORY = "history"
+    CONFOUNDED = "confounded"
+    """Tools and history changed at once: nothing says which of them a figure follows from."""
+    UNKNOWN = "unknown"
+
+
+@frozen
+class Reading:
+    """One request, as far as caches are concerned.
+
+    Attributes:
+        span: number of the cache comparison span: it grows with each compaction, reopen, fork, move and switch.
+        tools: fingerprint of the tool definitions in front of the messages; None if unknown.
+        head: fingerprint of the first message; None if unknown.
+    """
+
+    span: int
+    usage: Usage = Usage()
+    kind: Kind = Kind.TURN
+    tools: str | None = None
+    head: str | None = None
+
+
+def compare(before: Reading | None, now: Reading) -> Comparison:
+    """Say what ``now`` tells about the cache that ``before`` may have filled. Only reported figures count."""
+    if before is None or before.span != now.span or Kind.COMPACTION in (before.kind, now.kind):
+        return Comparison.NOT_COMPARABLE
+    if now.usage.read is None:
+        return Comparison.UNKNOWN
+    return Comparison.READ if now.usage.read else Comparison.NOTHING_READ
+
+
+def prefix(before: Reading | None, now: Reading) -> Prefix:
+    """Say which part of the prefix changed; a change of the tools is never laid to a compaction, nor the reverse."""
+    if before is None or None in (before.tools, now.tools, before.head, now.head):
+        return Prefix.UNKNOWN
+    changed = before.tools != now.tools, before.head != now.head
+    return {
+        (False, False): Prefix.SAME,
+        (True, False): Prefix.TOOLS,
+        (False, True): Prefix.HISTORY,
+        (True, True): Prefix.CONFOUNDED,
+    }[changed]

@@ -29,8 +29,8 @@ import pytest
 from tests.mutants import ROOT, Mutant, mutants
 
 CORE = [
-    "errors", "digest", "capabilities", "grants", "authority", "loads", "surface", "projection", "rows", "receipts",
-    "archive", "epochs",
+    "errors", "digest", "names", "capabilities", "grants", "authority", "loads", "surface", "projection", "rows",
+    "receipts", "archive", "epochs",
 ]  # fmt: skip
 LISTED = Path(__file__).with_name("mutation-survivors.toml")
 MEMORY_LIMIT = 4 << 30  # bytes of address space; a mutant that grows without end dies of it

@@ -197,6 +197,8 @@ class State:
         if known is None:
             return
         outcome, evidence = Outcome(body["outcome"]), maybe(body.get("evidence"))
+        if known.settled and outcome is Outcome.OUTCOME_UNKNOWN:
+            return  # what is known stays known: a body left unsettled says nothing against a reconciliation before
         ended = evolve(
             known, state="committed", outcome=outcome.value, evidence=evidence,
             doubted=not adds and known.effect != "read",

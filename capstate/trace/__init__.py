@@ -1,5 +1,7 @@
 """The tool-trace protocol: typed messages first, text second."""
 
+from capstate.trace.check import Fault, FaultKind, check
+from capstate.trace.cut import first_kept
 from capstate.trace.messages import Call, Message, Outcome, Role
 
-__all__ = ["Call", "Message", "Outcome", "Role"]
+__all__ = ["Call", "Fault", "FaultKind", "Message", "Outcome", "Role", "check", "first_kept"]

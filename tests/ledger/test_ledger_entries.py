@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capstate.digest import Domain, canonical, fingerprint
-from capstate.errors import CapstateError, InvalidInputError, LedgerFormatError, MalformedError
+from capstate.errors import InvalidInputError, LedgerFormatError, MalformedError
 from capstate.ledger import Head, Record, Stored, chain_entries, decode, torn
 from tests.ledger.rows import KEY, honest
 
@@ -155,8 +155,12 @@ def test_an_unknown_format_is_its_own_error(version: int) -> None:
         lambda text: text.replace('"body":{}', '"body":{"x":-0.0}'),
         lambda text: text.replace('"body":{}', '"body":{"x":1e400}'),
         lambda text: text.replace('"body":{}', '"body":{"x":100000000000000000000000}'),
-        lambda text: text.replace('"body":{}', '"body":{"x":' + "[" * 600 + "]" * 600 + "}"),
+        lambda text: text.replace('"body":{}', '"body":{"x":' + "[" * 2000 + "]" * 2000 + "}"),
         lambda text: text.replace('"body":{}', '"body":{"x":"\\ud800"}'),
+    ],
+    ids=[
+        "space", "newline", "mark", "fraction", "twice", "escape", "doubled", "order", "minus-zero", "infinite", "huge",
+        "deep", "surrogate",
     ],
 )  # fmt: skip
 def test_another_spelling_of_the_same_entry_is_malformed(spelling: Any) -> None:
@@ -189,8 +193,8 @@ def test_hostile_bytes_give_only_our_errors(stored: bytes, sequence: int) -> Non
     torn(hostile)
     try:
         entry = decode(hostile, "s")
-    except CapstateError as error:
-        assert type(error) in (MalformedError, LedgerFormatError)
+    except (MalformedError, LedgerFormatError):
+        pass
     else:
         assert (stored, sequence) == (entry.stored, entry.sequence)
 

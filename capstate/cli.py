@@ -1,0 +1,395 @@
+"""The command line: each verb calls one public function and says what it returned.
+
+Exit status: 0 good, 1 a finding, 2 usage (the caller's input cannot be used), 3 the ledger cannot be read. An error is
+one line on the standard error stream. Names only: no prompt text and no argument is ever printed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from capstate.errors import CapstateError, InvalidInputError, LedgerError
+
+GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _json(function: _Function) -> _Function:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def _key(function: _Function) -> _Function:
+    return click.option(
+        "--key-file", type=click.Path(path_type=Path), help="File with the 32 bytes that seal the ledger's entries."
+    )(function)
+
+
+def _example(line: str, title: str = "Example") -> str:
+    return f"\b\n{title}:\n  {line}"
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            click.echo(f"capstate {version('capstate')}")
+        except PackageNotFoundError:
+            click.echo("capstate (not installed)")
+        ctx.exit()
+
+
+class _Group(click.Group):
+    """Verbs in the order of a first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the verbs as they were added."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=_Group, epilog=_example("capstate demo", "Start with"), context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option(
+    "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
+)
+def capstate() -> None:
+    """Which tools a model can call: what it could call, what it should have been able to, and why.
+
+    Nothing leaves this machine. Only files that you name are read.
+    """
+
+
+# ---- recordings
+
+
+@capstate.command(epilog=_example("capstate demo"))
+@_json
+def demo(*, as_json: bool) -> int:
+    """Show two recorded sessions of a real agent, and the same events under capstate."""
+    from capstate.demo.story import stories
+
+    told = list(stories())
+    bad = any(line.get("lost") or line.get("not_authorised") for story in told for line in story.under)
+    if as_json:
+        rows = [{"title": s.title, "recorded": s.recorded, "under": s.under, "receipts": s.receipts} for s in told]
+        _print({"stories": rows})
+    else:
+        from capstate.terminal import console, show_demo
+
+        show_demo(console(), told)
+    return FINDING if bad else GOOD
+
+
+@capstate.command(epilog=_example("capstate audit ~/.pi/agent/sessions/project --policy policy.toml"))
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--policy", type=click.Path(path_type=Path), help="TOML file: resident tools, loaders, groups, who may.")
+@click.option("--requests", type=click.Path(path_type=Path), help="A further file or folder of request bodies.")
+@click.option("--executed", type=click.Path(path_type=Path), help="A further file of observations of what ran.")
+@_json
+def audit(
+    paths: tuple[str, ...], policy: Path | None, requests: Path | None, executed: Path | None, *, as_json: bool
+) -> int:
+    """Judge recorded sessions and request bodies, turn by turn.
+
+    PATH is a Pi session file, a folder of a recording, or requests:PATH for request bodies. Without any, the places
+    where Pi keeps its sessions are listed, and nothing is read.
+    """
+    if not paths and requests is None:
+        return _offer(as_json=as_json)
+    from capstate.audit import audit_paths
+    from capstate.policy import read_policy
+
+    read = read_policy(policy) if policy is not None else None
+    lines = audit_paths(paths, read, requests, executed)
+    found = False
+    if as_json:
+        for line in lines:
+            found = found or "finding" in line
+            _print(line)
+    else:
+        from capstate.terminal import console, show_audit
+
+        with _progress("judged") as step:
+            listed = [step(line) for line in lines]
+        found = any("finding" in line for line in listed)
+        show_audit(console(), listed)
+    return FINDING if found else GOOD
+
+
+def _offer(*, as_json: bool) -> int:
+    from capstate.agents.pi import find_sessions
+
+    found = find_sessions()
+    if as_json:
+        _print({"found": [str(path) for path in found]})
+        return GOOD
+    folders: dict[Path, int] = {}
+    for path in found:
+        folders[path.parent] = folders.get(path.parent, 0) + 1
+    if not found:
+        click.echo("No Pi sessions where Pi keeps them. Name what to read: capstate audit PATH")
+        return GOOD
+    click.echo(f"{len(found)} Pi session files, none of them read:")
+    for folder, count in folders.items():
+        click.echo(f"  {count:>4}  {_escaped(str(folder))}")
+    click.echo("To read some, name them: capstate audit PATH")
+    return GOOD
+
+
+@capstate.command(epilog=_example("capstate project session.jsonl --policy policy.toml --provider anthropic"))
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option("--leaf", help="An entry of the session; by default where the agent would go on.")
+@click.option("--policy", type=click.Path(path_type=Path), required=True, help="TOML file, as for audit.")
+@click.option("--provider", help="An API or a provider, e.g. anthropic, responses, chat, kimi.")
+@_json
+def project(session: Path, leaf: str | None, policy: Path, provider: str | None, *, as_json: bool) -> int:
+    """Say which tools belong on the wire at one leaf of a session, and where."""
+    from capstate.audit import project_session
+    from capstate.policy import read_policy
+
+    found = project_session(session, read_policy(policy), leaf=leaf, provider=provider)
+    if as_json:
+        _print(found)
+    else:
+        from capstate.terminal import console, show_projection
+
+        show_projection(console(), found)
+    return FINDING if found["damage"] else GOOD
+
+
+@capstate.command(epilog=_example("capstate matrix --scenario 8 --provider anthropic --places"))
+@click.option("--scenario", "scenarios", multiple=True, help="A row, e.g. 5 or 8a; 8 means all that begin with 8.")
+@click.option("--provider", "providers", multiple=True, help="A provider profile; by default all.")
+@click.option("--design", "designs", multiple=True, help="A, B-blind, B, C or B+C; by default all.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write one line a turn to this file.")
+@click.option("--places", is_flag=True, help="Print the turn that shows each count.")
+@_json
+def matrix(
+    scenarios: tuple[str, ...],
+    providers: tuple[str, ...],
+    designs: tuple[str, ...],
+    record: Path | None,
+    *,
+    places: bool,
+    as_json: bool,
+) -> int:
+    """Run the nine lifecycle scenarios against five designs, beside what a real agent did.
+
+    A cell counts turns: L lost, W widened, U unexplained; R counts tools that ran. It is read from request bodies and
+    from tools that ran or did not. Exit status 0 means that the library, B+C, has none in any cell.
+    """
+    from capstate.conformance import matrix as nine
+    from capstate.conformance.designs import DESIGNS
+    from capstate.conformance.recorded import bundled
+    from capstate.conformance.scenarios import SCENARIOS
+
+    if record is not None:
+        _write(record, ())  # a file that cannot be written is said before a long run, not behind it
+    rows = [id_ for one in scenarios for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
+    with _progress("played") as step:
+        result = nine.run(rows, providers, designs, progress=lambda done, total: step(None, f"{done} of {total}"))
+    if record is not None:
+        from capstate.conformance.journal import text
+
+        _write(record, (f"{line}\n" for line in text(result)))
+    recorded = bundled()
+    if as_json:
+        _print({"rows": [nine.row_json(row, recorded[row.scenario.id]) for row in result.rows]})
+    else:
+        from capstate.terminal import console, show_matrix
+
+        show_matrix(console(), result, recorded, [d for d in DESIGNS if not designs or d in designs], places=places)
+    return GOOD if result.holds else FINDING
+
+
+@capstate.command(epilog=_example("capstate rule CS102"))
+@click.argument("id_", metavar="[ID]", required=False)
+@_json
+def rule(id_: str | None, *, as_json: bool) -> int:
+    """Explain one kind of finding; without an id, list them."""
+    from capstate.findings import RULES
+    from capstate.findings import rule as named
+
+    rules = [named(id_)] if id_ is not None else list(RULES.values())
+    if as_json:
+        made = [{"id": r.id, "title": r.title, "text": r.text, "needs_policy": r.needs_policy} for r in rules]
+        _print(made[0] if id_ is not None else {"rules": made})
+    elif id_ is None:
+        for one in rules:
+            click.echo(f"{one.id}  {one.title}")
+    else:
+        from capstate.terminal import console, show_rule
+
+        show_rule(console(), rules[0])
+    return GOOD
+
+
+# ---- ledgers
+
+
+@capstate.command(epilog=_example("capstate explain agent.db s-42 git/push --epoch 3"))
+@click.argument("ledger", type=click.Path(path_type=Path))
+@click.argument("session")
+@click.argument("tool")
+@click.option("--epoch", type=int, help="By default the last.")
+@_key
+@_json
+def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: Path | None, *, as_json: bool) -> int:
+    """Say why a tool was callable or not at an epoch, and what happened to it before."""
+    from capstate.examine import explain as explained
+    from capstate.examine import opened, read_key
+
+    with opened(ledger) as read:
+        found = explained(read, session, tool, epoch=epoch, key=read_key(key_file))
+    if as_json:
+        _print(found)
+    else:
+        from capstate.terminal import console, show_explained
+
+        show_explained(console(), found)
+    return GOOD
+
+
+@capstate.command(epilog=_example("capstate diff agent.db s-42 0 3"))
+@click.argument("ledger", type=click.Path(path_type=Path))
+@click.argument("session")
+@click.argument("a", type=int)
+@click.argument("b", type=int)
+@_key
+@_json
+def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, as_json: bool) -> int:
+    """Say how epoch B of a session differs from epoch A."""
+    from capstate.examine import difference, opened, read_key
+
+    with opened(ledger) as read:
+        found = difference(read, session, a, b, key=read_key(key_file))
+    if as_json:
+        _print(found)
+    else:
+        from capstate.terminal import console, show_difference
+
+        show_difference(console(), found)
+    return GOOD
+
+
+@capstate.command(epilog=_example("capstate verify agent.db s-42 --head 17:b3:0c1d..."))
+@click.argument("ledger", type=click.Path(path_type=Path))
+@click.argument("session", required=False)
+@click.option("--head", help="SEQUENCE:DIGEST, an earlier head that was kept elsewhere.")
+@_key
+@_json
+def verify(ledger: Path, session: str | None, head: str | None, key_file: Path | None, *, as_json: bool) -> int:
+    """Audit the chains of a ledger, and recompute every epoch from its archived facts.
+
+    Without an earlier head, kept where the ledger's writer cannot reach it, a cut tail or a chain rewritten from its
+    start is not visible. Without a key, whoever can write the file can grant.
+    """
+    from capstate.examine import opened, parse_head, read_key
+    from capstate.examine import verify as verified
+
+    with opened(ledger) as read:
+        found = verified(read, session, head=parse_head(head), key=read_key(key_file))
+    if as_json:
+        _print({"chains": found})
+    else:
+        from capstate.terminal import console, show_verified
+
+        show_verified(console(), found)
+    return GOOD if all(row["good"] for row in found) else FINDING
+
+
+# ---- saying it
+
+
+def _print(value: Mapping[str, Any] | Sequence[Any]) -> None:
+    click.echo(json.dumps(value, ensure_ascii=True))
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise InvalidInputError(str(path), "a file that can be written", error.strerror or str(error)) from error
+
+
+_Passed = TypeVar("_Passed")
+
+
+@contextmanager
+def _progress(word: str) -> Iterator[Callable[..., Any]]:
+    """Show on a terminal how far a long run is; print nothing anywhere else."""
+    shown = sys.stderr.isatty()
+    count = 0
+
+    def step(value: _Passed, text: str | None = None) -> _Passed:
+        nonlocal count
+        count += 1
+        if shown and (text is not None or count % 50 == 0):
+            click.echo(f"\r{word} {text or count}", nl=False, err=True)
+        return value
+
+    try:
+        yield step
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _escaped(text: str) -> str:
+    """Return one line that a terminal cannot act on."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; an error is one line on the standard error stream."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    status = USAGE
+    try:
+        status = int(capstate.main(arguments, prog_name="capstate", standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # click ends the process when the reader of a pipe has gone
+        _let_go()
+        return GOOD
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+    except click.ClickException as error:
+        _complain(error.format_message())
+    except CapstateError as error:
+        _complain(str(error))
+        status = UNAVAILABLE if isinstance(error, LedgerError) else USAGE
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted")
+        status = 130
+    return status
+
+
+def _complain(text: str) -> None:
+    click.echo(f"capstate: {_escaped(text)}", err=True)
+
+
+def _let_go() -> None:
+    """Write what is left to nowhere: else python complains when it flushes at exit."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the process ends
+
+
+def main() -> None:
+    """Be the command."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""What a ledger says afterwards: why a tool was callable or not, how two epochs differ, and whether the chain holds.
+
+Everything is read, nothing is written, and nothing read here restores anything. A receipt is believed only as far as
+:func:`verify` says: it recomputes each epoch from the archived facts and compares bytes.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from capstate.codec import recompute
+from capstate.digest import canonical
+from capstate.errors import InvalidInputError, LedgerFormatError, LedgerUnavailableError, MalformedError
+from capstate.ledger import Head, load, read_blob
+from capstate.ledger import Outcome as ChainOutcome
+from capstate.ledger import verify as verify_chain
+from capstate.receipts import Action, Receipt, RowState
+from capstate.receipts import diff as diff_rows
+from capstate.runtime import open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from capstate.ledger import Ledger
+
+
+@frozen
+class Kept:
+    """A receipt in its chain."""
+
+    sequence: int
+    receipt: Receipt
+
+
+def receipts(ledger: Ledger, session: str, key: bytes | None = None) -> list[Kept]:
+    """Return the receipts of a session, oldest first.
+
+    Raises:
+        InvalidInputError: the ledger has no such session.
+        MalformedError: a receipt, or rows that it names, cannot be read.
+        LedgerFormatError, LedgerUnavailableError: as for every reader.
+    """
+    chain = load(ledger, session, key)
+    if not chain.entries and chain.head is None:
+        known = ledger.chains()
+        raise InvalidInputError("session", _among(known), session)
+    blob = partial(read_blob, ledger)
+    return [
+        Kept(entry.sequence, Receipt.from_bytes(canonical(_body(entry.body), place="receipt"), blob))
+        for entry in chain.entries
+        if entry.kind == "epoch"
+    ]
+
+
+def _body(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - decoded JSON
+    body = entry.get("receipt")
+    if not isinstance(body, dict):
+        raise MalformedError("entry", "a receipt", type(body).__name__)
+    return body
+
+
+def _among(known: tuple[str, ...]) -> str:
+    return "one of " + ", ".join(map(repr, known[:20])) if known else "one that exists"
+
+
+def _at(found: list[Kept], epoch: int | None, place: str) -> int:
+    """Return the index of an epoch; None for the last."""
+    if not found:
+        raise InvalidInputError("session", "a session with an epoch", "one without")
+    if epoch is None:
+        return len(found) - 1
+    for n, kept in enumerate(found):
+        if kept.receipt.epoch == epoch:
+            return n
+    raise InvalidInputError(place, f"an epoch from {found[0].receipt.epoch} to {found[-1].receipt.epoch}", epoch)
+
+
+def explain(
+    ledger: Ledger, session: str, tool: str, *, epoch: int | None = None, key: bytes | None = None
+) -> dict[str, Any]:
+    """Say what a tool was at an epoch, by which rule, and what happened to it up to then.
+
+    Args:
+        tool: ``group/name``, or a name that only one group has.
+        epoch: by default the last.
+
+    Raises:
+        InvalidInputError: there is no such session, epoch or tool.
+        MalformedError: as :func:`receipts`.
+    """
+    found = receipts(ledger, session, key)
+    last = _at(found, epoch, "epoch")
+    group, name = _named(found[: last + 1], tool)
+    history = []
+    before: RowState | None = None
+    for kept in found[: last + 1]:
+        rows = kept.receipt.rows.get(group)
+        now = rows.by_name().get(name) if rows is not None else None
+        if now != before:
+            history.append({"epoch": kept.receipt.epoch, "cause": kept.receipt.cause, **_state(now)})
+        before = now
+    receipt = found[last].receipt
+    return {
+        "session": session,
+        "tool": f"{group}/{name}",
+        "epoch": receipt.epoch,
+        "cause": receipt.cause,
+        "receipt": receipt.digest,
+        **_state(before),
+        "history": history,
+    }
+
+
+def _named(found: list[Kept], tool: str) -> tuple[str, str]:
+    known: dict[str, tuple[str, str]] = {}
+    for kept in found:
+        for group, rows in kept.receipt.rows.items():
+            known.update({f"{group}/{name}": (group, name) for name in rows.by_name()})
+    if tool in known:
+        return known[tool]
+    same = [pair for pair in known.values() if pair[1] == tool]
+    if len(same) == 1:
+        return same[0]
+    expected = "one of " + ", ".join(f"{g}/{n}" for g, n in same) if same else "group/name of a tool of that session"
+    raise InvalidInputError("tool", expected, tool)
+
+
+def _state(row: RowState | None) -> dict[str, Any]:
+    if row is None:
+        return {"callable": False, "reason": "unknown_tool", "decided_by": "", "place": "", "definition": ""}
+    return {
+        "callable": row.callable,
+        "effect": row.status if row.callable else None,
+        "reason": None if row.callable else row.status,
+        "decided_by": row.decided_by,
+        "place": row.place,
+        "definition": row.definition,
+    }
+
+
+def difference(ledger: Ledger, session: str, a: int, b: int, *, key: bytes | None = None) -> dict[str, Any]:
+    """Return how epoch ``b`` differs from epoch ``a``: tools, and which of the facts differ.
+
+    Raises:
+        InvalidInputError: there is no such session or epoch.
+        MalformedError: as :func:`receipts`.
+    """
+    found = receipts(ledger, session, key)
+    one, other = found[_at(found, a, "A")].receipt, found[_at(found, b, "B")].receipt
+    was, now = dict(one.body["state"]), dict(other.body["state"])
+    changes = diff_rows(one.rows, other.rows)
+    return {
+        "session": session,
+        "from": a,
+        "to": b,
+        "facts": sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name)),
+        "issuer": [one.body["issuer"], other.body["issuer"]] if one.body["issuer"] != other.body["issuer"] else None,
+        "changes": [
+            {"action": str(c.action), "tool": c.tool, "reason": c.reason, "decided_by": c.decided_by} for c in changes
+        ],
+        "callable": [sum(c.action is Action.ADDED for c in changes), sum(c.action is Action.REMOVED for c in changes)],
+    }
+
+
+def verify(
+    ledger: Ledger, session: str | None = None, *, head: Head | None = None, key: bytes | None = None
+) -> list[dict[str, Any]]:
+    """Audit one chain, or all: the chain itself, and each epoch recomputed from its archived facts.
+
+    Args:
+        head: an earlier head of that one chain, kept elsewhere; without one a cut tail is not visible.
+
+    Raises:
+        InvalidInputError: the ledger has no such chain, or a head came without a session.
+        LedgerUnavailableError: the storage failed.
+    """
+    known = ledger.chains()
+    if session is None and head is not None:
+        raise InvalidInputError("head", "the session that it is of", "no session")
+    if session is not None and session not in known:
+        raise InvalidInputError("session", _among(known), session)
+    return [_verified(ledger, chain, head, key) for chain in (known if session is None else (session,))]
+
+
+def _verified(ledger: Ledger, chain: str, head: Head | None, key: bytes | None) -> dict[str, Any]:
+    verdict = verify_chain(ledger, chain, key, head=head)
+    count, wrong = (0, []) if verdict.outcome is ChainOutcome.UNKNOWN_FORMAT else _recomputed(ledger, chain, key)
+    good = verdict.outcome in (ChainOutcome.INTACT_UNANCHORED, ChainOutcome.CONSISTENT_WITH_ANCHOR)
+    return {
+        "session": chain,
+        "outcome": verdict.outcome.value,
+        "why": verdict.why,
+        "index": verdict.index,
+        "head": f"{verdict.head.sequence}:{verdict.head.digest}" if verdict.head is not None else None,
+        "sealed": key is not None,
+        "unsealed": list(verdict.unsealed),
+        "epochs": count,
+        "epochs_wrong": wrong,
+        "good": good and not wrong,
+    }
+
+
+def _recomputed(ledger: Ledger, chain: str, key: bytes | None) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many epochs there are, and which of them do not follow from their facts."""
+    blob = partial(read_blob, ledger)
+    wrong: list[dict[str, Any]] = []
+    seen: dict[str, Receipt] = {}
+    count = 0
+    for entry in load(ledger, chain, key).entries:
+        if entry.kind != "epoch":
+            continue
+        count += 1
+        fault = None
+        try:
+            body = _body(entry.body)
+            stored = Receipt.from_bytes(canonical(body, place="receipt"), blob)
+            if recompute(body, blob, _before(ledger, body, seen, key)).encoded != stored.encoded:
+                fault = "it does not follow from its facts"
+            elif entry.body.get("digest") != stored.digest:
+                fault = "the entry names another digest"
+            seen[stored.digest] = stored
+        except (MalformedError, InvalidInputError) as error:
+            fault = str(error)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            fault = f"not the form of a receipt: {type(error).__name__}"
+        if fault is not None:
+            wrong.append({"sequence": entry.sequence, "why": fault})
+    return count, wrong
+
+
+def _before(ledger: Ledger, body: dict[str, Any], seen: dict[str, Receipt], key: bytes | None) -> Receipt | None:
+    """Return the receipt that the epoch was compared with: the one it names, or of a fork's first its origin's."""
+    if body["previous"] is not None:
+        if body["previous"] not in seen:
+            raise MalformedError("receipt.previous", "a receipt before it in its chain", body["previous"])
+        return seen[body["previous"]]
+    if body["fork"] is None:
+        return None
+    try:
+        origin = receipts(ledger, body["fork"]["session"], key)
+    except (InvalidInputError, LedgerFormatError):
+        return None
+    return next((k.receipt for k in reversed(origin) if k.sequence <= body["fork"]["sequence"]), None)
+
+
+# ---- what a caller has in hand
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Ledger]:
+    """Open the ledger in a file for reading alone.
+
+    Raises:
+        LedgerUnavailableError: there is none, or it cannot be read.
+    """
+    if not path.is_file():
+        raise LedgerUnavailableError(f"{path}: there is no such ledger")
+    try:
+        ledger = open_ledger(path, read_only=True)
+    except MalformedError as error:
+        raise LedgerUnavailableError(str(error)) from error
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def read_key(path: Path | None) -> bytes | None:
+    """Return the sealing key in a file; None for no file.
+
+    Raises:
+        InvalidInputError: the file cannot be read.
+    """
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(str(path), "a key file that can be read", error.strerror or str(error)) from error
+
+
+_LONGEST = 15
+"""Digits of the largest sequence number that anybody will write."""
+
+
+def parse_head(text: str | None) -> Head | None:
+    """Return the head written as ``SEQUENCE:DIGEST``; None for no text.
+
+    Raises:
+        InvalidInputError: it is written otherwise.
+    """
+    if text is None:
+        return None
+    sequence, colon, digest = text.partition(":")
+    if not (colon and digest and sequence.isascii() and sequence.isdigit() and len(sequence) <= _LONGEST):
+        raise InvalidInputError("head", "SEQUENCE:DIGEST", text)
+    return Head(int(sequence), digest)
