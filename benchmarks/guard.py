@@ -49,6 +49,7 @@ class Bench:
         return self.sessions[-1]
 
     def close(self) -> None:
+        """Close everything, and remove the file."""
         for session in self.sessions:
             session.close()
         self.ledger.close()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from capstate.runtime.gated import Gated  # noqa: TC004 - it imports this module
 
 
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
+
 @define(eq=False)
 class Permit:
     """The right to run one call, once.
@@ -69,10 +72,9 @@ class Permit:
             InvalidInputError: the call was settled before, or an argument is none.
             LedgerUnavailableError: the outcome could not be made durable; the operation stays unsettled.
         """
-        try:
-            ended = Outcome(outcome)
-        except ValueError:
-            raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome) from None
+        ended = _OUTCOMES.get(outcome)
+        if ended is None:
+            raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
         spent = (self.cost or 0) if cost is None else check_cost(cost)
         if evidence is not None and not isinstance(evidence, str):
             raise InvalidInputError("evidence", "an id", evidence)
