@@ -72,7 +72,7 @@ class Permit:
             InvalidInputError: the call was settled before, or an argument is none.
             LedgerUnavailableError: the outcome could not be made durable; the operation stays unsettled.
         """
-        ended = _OUTCOMES.get(outcome)
+        ended = _OUTCOMES.get(str(outcome))
         if ended is None:
             raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
         spent = (self.cost or 0) if cost is None else check_cost(cost)
