@@ -1,7 +1,7 @@
 """The command line: each verb calls one public function and says what it returned.
 
-Exit status: 0 good, 1 a finding, 2 usage (the caller's input cannot be used), 3 the ledger cannot be read. An error is
-one line on the standard error stream. Names only: no prompt text and no argument is ever printed.
+Exit status: 0 good, 1 a finding, 2 usage (the caller's input cannot be used), 3 the ledger cannot be read, 70 a fault
+of capstate itself. An error is one line on stderr. Names only: no prompt text and no argument is ever printed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,10 @@ import click
 from capstate.errors import CapstateError, InvalidInputError, LedgerError
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
+FAULT = 70
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Passed = TypeVar("_Passed")
 
 
 def _json(function: _Function) -> _Function:
@@ -324,9 +327,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         raise InvalidInputError(str(path), "a file that can be written", error.strerror or str(error)) from error
 
 
-_Passed = TypeVar("_Passed")
-
-
 @contextmanager
 def _progress(word: str) -> Iterator[Callable[..., Any]]:
     """Show on a terminal how far a long run is; print nothing anywhere else."""
@@ -374,6 +374,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted")
         status = 130
+    except Exception as error:  # noqa: BLE001 - a fault of capstate itself is one line as well
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}"
+        _complain(f"this is a fault of capstate itself, please report it: {what}")
+        status = FAULT
     return status
 
 
@@ -382,7 +387,7 @@ def _complain(text: str) -> None:
 
 
 def _let_go() -> None:
-    """Write what is left to nowhere: else python complains when it flushes at exit."""
+    # Else python complains when it flushes at exit.
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the process ends
 
 

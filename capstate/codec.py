@@ -9,11 +9,13 @@ Not here: writing, which is ``to_json`` of each value and :mod:`capstate.archive
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from operator import is_
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import orjson
 from attrs import fields, frozen
-from cattrs import Converter
+from cattrs import BaseConverter, Converter
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError, StructureHandlerNotFoundError
 
 from capstate.archive import PARTS, encode_group
@@ -97,13 +99,35 @@ class _Given:
     used: dict[str, int]
 
 
-def _exactly(kind: type[_Value]) -> Callable[[object, object], _Value]:
-    def check(value: object, _: object) -> _Value:
+def _exactly(kind: type) -> Callable[[Any, Any], Any]:
+    """Return the hook for one type that JSON has."""
+
+    def check(value: Any, _: Any) -> Any:  # noqa: ANN401 - that is the question
         if type(value) is not kind:
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
         return value
 
     return check
+
+
+def _is_tuple(kind: Any) -> bool:  # noqa: ANN401 - any type
+    return get_origin(kind) is tuple
+
+
+def _tuple(kind: Any, made: BaseConverter) -> Callable[[Any, Any], Any]:  # noqa: ANN401 - a type of tuples
+    """Return the hook for one type of tuples: they are arrays, and text is none."""
+    kinds = get_args(kind)
+    hooks = [made.get_structure_hook(inner) for inner in kinds if inner is not Ellipsis]
+    array = _exactly(list)
+
+    def same(value: Any, _: Any) -> tuple[Any, ...]:  # noqa: ANN401 - that is the question
+        return tuple([hooks[0](item, kinds[0]) for item in array(value, kind)])
+
+    def each(value: Any, _: Any) -> tuple[Any, ...]:  # noqa: ANN401 - that is the question
+        members = zip(array(value, kind), hooks, kinds, strict=True)
+        return tuple([hook(item, inner) for item, hook, inner in members])
+
+    return same if kinds[-1] is Ellipsis else each
 
 
 def _pin(value: object, _: object) -> Pin | str | None:
@@ -121,7 +145,9 @@ def _parent(value: object, _: object) -> _Pool | str | None:
 def _converter() -> Converter:
     made = Converter(forbid_extra_keys=True, detailed_validation=False)
     for kind in (int, str, bool):
-        made.register_structure_hook(kind, _exactly(kind))
+        # By predicate: a hook for text by class would be taken for each StrEnum as well.
+        made.register_structure_hook_func(partial(is_, kind), _exactly(kind))
+    made.register_structure_hook_factory(_is_tuple, _tuple)
     made.register_structure_hook(_Pool | str | None, _parent)
     made.register_structure_hook(Pin | Literal["first-sight"] | None, _pin)
     return made

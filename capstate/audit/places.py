@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from capstate.agents.pi import Entry, Event, EventReader, Session
+from capstate.agents.pi import Entry, Event, EventReader, Session, boundary
 from capstate.agents.requests import Request, call_token
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Walk:
         self.events: list[Event] = []
         self.last: dict[str, Event] = {}
         self.compaction: str | None = None
+        self._retained: set[str] | None = None
         self._reader = EventReader(policy)
 
     def follow(self, entries: Sequence[Entry]) -> None:
@@ -58,9 +59,20 @@ class Walk:
             self.ids.add(e.id)
             if e.type == "compaction":
                 self.compaction = e.id
+            if e.type in ("compaction", "context_edit"):
+                self._retained = None
+            elif self._retained is not None:
+                self._retained.add(e.id)
         for event in self._reader.follow(self.path, start):
             self.events.append(event)
             self.last.update(dict.fromkeys(event.names, event))
+
+    @property
+    def retained(self) -> AbstractSet[str]:
+        """Ids of the entries that the model still sees; found anew only where one could have gone."""
+        if self._retained is None:
+            self._retained = set(boundary(self.path).retained)
+        return self._retained
 
 
 class Walks:

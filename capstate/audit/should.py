@@ -54,50 +54,54 @@ class Shown:
 
 
 class Loads:
-    """The load events of one path; grows with it."""
+    """The load events of one path; grows with it.
+
+    Events that change nothing, and those of which an unload has ended all that they did, are left out: a derivation
+    looks at every event that is here.
+    """
 
     def __init__(self, names: Names, resident: Iterable[str], shown: Shown | None = None) -> None:
         self.names, self.resident = names, frozenset(resident)
         self.shown = Shown() if shown is None else shown
         self.named: set[str] = set()
         """Names that an event showed to exist; that somebody asked to unload one shows nothing."""
-        self._loads: list[Load] = []
-        self._path: dict[str, None] = {}
-        self._read = 0
-        self._loaded = set(self.resident)
+        self._read = self._made = 0
+        self._loads: dict[int, Load] = {}
+        self._live: dict[int, int] = {}
+        """By sequence number, of how many names an event may still matter."""
+        self._of: dict[str, list[int]] = {}
+        """By name, the events since its last unload."""
+        self._loaded: set[str] = set()
+        self._removed: set[str] = set()
         self._guessed: dict[str, tuple[str, list[int]]] = {}
         """By name: the definition for which marks are taken, and the load events that are; no request showed it yet."""
         self._last: tuple[Surface, Projection] | None = None
-        if self.resident:
-            self._add(LoadKind.LOAD, sorted(self.resident))
+        self._load(sorted(self.resident))
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take the events of the path; what was taken before is not looked at again."""
         for event in events[self._read :]:
-            self._path[event.entry] = None
             if event.kind is EventKind.UNLOAD:
-                self._loaded.difference_update(event.names)
-                self._add(LoadKind.UNLOAD, event.names, event)
+                self._unload([n for n in event.names if n in self._loaded], event)
                 continue
             self.named.update(event.names)
             if event.kind is EventKind.REMOVAL:
-                self._add(LoadKind.REMOVAL, event.names, event)
+                self._remove([n for n in event.names if n in self._loaded and n not in self._removed], event)
             elif event.marks:
-                self._loaded.update(event.names)
-                self._mark(event)
-            elif new := [n for n in event.names if n not in self._loaded]:
-                self._loaded.update(new)
-                self._add(LoadKind.LOAD, new, event)
-                self._add(LoadKind.REMOVAL, new, event)
+                self._load([n for n in event.names if n not in self._loaded or n in self._removed], event)
+            else:
+                new = [n for n in event.names if n not in self._loaded]
+                self._load(new, event)
+                self._remove(new, event)
         self._read = len(events)
 
     def show(self, definitions: Mapping[str, str]) -> None:
         """Take the fingerprints of what a request showed, by name."""
         self.shown.last.update(definitions)
         for name in self._guessed.keys() & definitions.keys():
-            for i in self._guessed.pop(name)[1]:
-                at = self._loads[i].at or ""
-                self._define(i, name, self.shown.marked.setdefault((at, name), definitions[name]))
+            for load in self._marks(self._guessed.pop(name)[1]):
+                first = self.shown.marked.setdefault((load.at or "", name), definitions[name])
+                self._define(load, name, first)
 
     def should(
         self,
@@ -119,12 +123,13 @@ class Loads:
         """
         self._guess()
         names = exists | self.named
-        kept = tuple(load.sequence for load in self._loads if load.definitions and load.at in retained)
+        loads = tuple(self._loads.values())
+        kept = tuple(load.sequence for load in loads if load.definitions and load.at in retained)
         surface, projection = self._last if self._last is not None else (None, None)
         surface = derive(
             self.names.catalog(names, self.shown.last, registered),
-            tuple(self._loads),
-            tuple(self._path),
+            loads,
+            tuple(dict.fromkeys(load.at for load in loads if load.at is not None)),
             who.over(names),
             profile.names,
             previous=surface,
@@ -148,27 +153,50 @@ class Loads:
             last = self.shown.last.get(name, "")
             if last != guess:
                 self._guessed[name] = last, marks
-                for i in marks:
-                    self._define(i, name, self.shown.marked.get((self._loads[i].at or "", name), last))
+                for load in self._marks(marks):
+                    self._define(load, name, self.shown.marked.get((load.at or "", name), last))
 
-    def _define(self, i: int, name: str, shown: str) -> None:
-        load = self._loads[i]
+    def _marks(self, sequence: Iterable[int]) -> list[Load]:
+        return [self._loads[n] for n in sequence if n in self._loads]
+
+    def _define(self, load: Load, name: str, shown: str) -> None:
         found = {self.names.qualified(name): self.names.definition(name, shown).fingerprint}
-        self._loads[i] = evolve(load, definitions={**load.definitions, **found})
+        self._loads[load.sequence] = evolve(load, definitions={**load.definitions, **found})
 
-    def _mark(self, event: Event) -> None:
+    def _load(self, names: list[str], event: Event | None = None) -> None:
+        self._loaded.update(names)
+        self._removed.difference_update(names)
         found = {}
-        for name in event.names:
-            first, last = self.shown.marked.get((event.entry, name)), self.shown.last.get(name, "")
+        for name in names if event is not None and event.marks else ():
+            first = self.shown.marked.get((event.entry, name)) if event is not None else None
+            last = self.shown.last.get(name, "")
             if first is None:
-                self._guessed.setdefault(name, (last, []))[1].append(len(self._loads))
+                self._guessed.setdefault(name, (last, []))[1].append(self._made)
             shown = last if first is None else first
             found[self.names.qualified(name)] = self.names.definition(name, shown).fingerprint
-        self._add(LoadKind.LOAD, event.names, event, found)
+        self._add(LoadKind.LOAD, names, event, found)
 
-    def _add(
-        self, do: LoadKind, names: Iterable[str], event: Event | None = None, found: Mapping[str, str] | None = None
-    ) -> None:
+    def _remove(self, names: list[str], event: Event) -> None:
+        self._removed.update(names)
+        self._add(LoadKind.REMOVAL, names, event)
+
+    def _unload(self, names: list[str], event: Event) -> None:
+        self._loaded.difference_update(names)
+        self._removed.difference_update(names)
+        for name in names:
+            for n in self._of.pop(name, ()):
+                self._live[n] -= 1
+                if not self._live[n]:
+                    del self._loads[n]
+        self._add(LoadKind.UNLOAD, names, event)
+
+    def _add(self, do: LoadKind, names: list[str], event: Event | None, found: Mapping[str, str] | None = None) -> None:
+        if not names:
+            return
         at, call = (None, None) if event is None else (event.entry, event.call)
-        on = tuple(self.names.qualified(name) for name in names)
-        self._loads.append(Load(len(self._loads), do, on, at, call, found or {}))
+        on = tuple(map(self.names.qualified, names))
+        self._loads[self._made] = Load(self._made, do, on, at, call, found or {})
+        self._live[self._made] = len(names)
+        for name in names:
+            self._of.setdefault(name, []).append(self._made)
+        self._made += 1

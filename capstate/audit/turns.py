@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from capstate.agents.bodies import path
-from capstate.agents.pi import EventKind, Session, boundary
+from capstate.agents.pi import EventKind, Session
 from capstate.audit.conversations import Conversations
 from capstate.audit.known import Names, Who
 from capstate.audit.places import Place, Places, Walk, Walks
@@ -165,7 +165,7 @@ class Turns:
             exists,
             who,
             registered=registered,
-            retained=boundary(walk.path).retained if loads.named else frozenset(),
+            retained=walk.retained,
             profile=profile(request.api, request.model, told, seen=seen),
         )
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import capstate
 from capstate import Group, Runtime, Tool, allow
 from capstate.cli import capstate as verbs
+from capstate.cli import run
 from capstate.trace import Message, Role
 
 ROOT = Path(__file__).parents[2]
@@ -38,15 +40,34 @@ def answer(*arguments: str | Path, status: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
-def refused(*arguments: str | Path, status: int = 2) -> str:
-    """Run a command that must fail with one line on stderr, nothing on stdout; return the line."""
-    done = command(*arguments)
-    assert done.returncode == status, done
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("capstate: ")
-    assert "Traceback" not in done.stderr
-    return done.stderr
+Here = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Here:
+    """The same command in this process: status, stdout, stderr."""
+
+    def ran(*arguments: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return ran
+
+
+@pytest.fixture
+def refused(here: Here) -> Callable[..., str]:
+    """A command that must fail with one line on stderr, nothing on stdout; gives the line."""
+
+    def ran(*arguments: str | Path, status: int = 2) -> str:
+        got, out, err = here(*arguments)
+        assert (got, out) == (status, "")
+        assert err.count("\n") == 1
+        assert err.startswith("capstate: ")
+        return err
+
+    return ran
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +319,7 @@ def test_an_epoch_that_does_not_follow_from_its_facts_is_found(tmp_path: Path) -
 # ---- bad input
 
 
-def test_bad_usage_is_one_line(ledger: Path, tmp_path: Path) -> None:
+def test_bad_usage_is_one_line(refused: Callable[..., str], ledger: Path, tmp_path: Path) -> None:
     """Unknown verbs, options, ids, names, epochs, heads, keys and files: status 2, one line, what was expected."""
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('alow = ["git/*"]\n')
@@ -322,7 +343,7 @@ def test_bad_usage_is_one_line(ledger: Path, tmp_path: Path) -> None:
     assert "key" in refused("verify", ledger, "--key-file", tmp_path / "no key")
 
 
-def test_an_unavailable_ledger_is_status_three(tmp_path: Path) -> None:
+def test_an_unavailable_ledger_is_status_three(refused: Callable[..., str], tmp_path: Path) -> None:
     """No file, a folder, a file that is no ledger, an empty one: 3, one line, and the file is not touched."""
     garbage = tmp_path / "garbage.db"
     garbage.write_bytes(b"\x00\xff" * 4096)
@@ -348,7 +369,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=list(HOSTILE))
-def test_hostile_files_give_an_answer_or_one_line(content: bytes, tmp_path: Path) -> None:
+def test_hostile_files_give_an_answer_or_one_line(content: bytes, here: Here, tmp_path: Path) -> None:
     """Whatever a session file or a folder of bodies holds: no traceback, no control character on the terminal."""
     file = tmp_path / "session.jsonl"
     file.write_bytes(content)
@@ -362,8 +383,44 @@ def test_hostile_files_give_an_answer_or_one_line(content: bytes, tmp_path: Path
         ["project", file, "--policy", policy],
         ["audit", LOSES, "--policy", file],
     ):
-        done = command(*arguments)
-        assert done.returncode in (0, 1, 2)
-        assert "Traceback" not in done.stderr
-        assert len(done.stderr.splitlines()) == (done.returncode == 2)
-        assert [c for c in done.stdout + done.stderr if not c.isprintable() and c != "\n"] == []
+        status, out, err = here(*arguments)
+        assert status in (0, 1, 2)
+        assert len(err.splitlines()) == (status == 2)
+        assert [c for c in out + err if not c.isprintable() and c != "\n"] == []
+
+
+def test_errors_of_a_real_process_are_one_line(tmp_path: Path) -> None:
+    """In a process of its own as well: status 2 and 3, one line, nothing on stdout."""
+    for done, status in ((command("rule", "CS999"), 2), (command("verify", tmp_path / "missing.db"), 3)):
+        assert (done.returncode, done.stdout) == (status, "")
+        assert done.stderr.startswith("capstate: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_fault_of_capstate_itself_is_one_line(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nobody foresaw has a status of its own and names its place; no traceback is printed."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("capstate.findings.rule", broken)
+    status, out, err = here("rule", "CS101")
+
+    assert (status, out, err.count("\n")) == (70, "", 1)
+    assert "ZeroDivisionError at test_cli.py:" in err
+
+
+@pytest.mark.slow
+def test_progress_is_for_terminals() -> None:
+    """On a terminal a long run says how far it is, on stderr, and wipes it; the answer on stdout is the same."""
+    ours, theirs = os.openpty()
+    env = {**os.environ, "PYTHONPATH": str(HOME), "PYTHONUTF8": "1"}
+    line = [sys.executable, "-m", "capstate.cli", "matrix", "--scenario", "1", "--provider", "chat", "--json"]
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=theirs, env=env, check=True, timeout=120)
+    os.close(theirs)
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+
+    assert "played 5 of 5" in said
+    assert said.endswith("\x1b[K")
+    assert json.loads(done.stdout)["rows"][0]["scenario"] == "1"

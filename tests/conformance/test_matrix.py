@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from capstate.conformance import matrix
 from capstate.conformance.designs import DESIGNS
 from capstate.conformance.matrix import Cell, Result, Turn
 from capstate.conformance.play import Job, play
+from capstate.conformance.recorded import bundled
 from capstate.conformance.scenarios import SCENARIOS, segments
 from capstate.conformance.world import PROFILES
 from capstate.errors import InvalidInputError
 from capstate.runtime import gated, verdict
+from capstate.terminal import console, show_matrix
+from tests.docs.snippets import blocks
 
 pytestmark = pytest.mark.slow
+
+README = Path(__file__).parents[2] / "README.md"
 
 FAILS: dict[str, dict[str, str]] = {
     "A": {"3": "LU", "5": "LU", "6b": "U", "8a": "WU", "8b": "WU", "8c": "W", "9b": "W", "9c": "W"},
@@ -61,6 +67,19 @@ def test_every_design_fails_where_it_must_and_nowhere_else(result: Result) -> No
     seen = {(row, design, cell.profile): kinds(cell) for row, design, cell in cells(result)}
 
     assert seen == {key: FAILS[key[1]].get(key[0], "") for key in seen}
+
+
+def test_the_table_in_the_readme_is_the_one_that_is_printed(result: Result) -> None:
+    """Line by line, from the head of the table to the last row."""
+    out = io.StringIO()
+    show_matrix(console(out), result, bundled(), list(DESIGNS))
+    printed = [line.rstrip() for line in out.getvalue().splitlines()]
+    (told,) = [block.text for block in blocks(README) if block.text.startswith("$ capstate matrix\n")]
+    table = told.splitlines()[1 : 1 + 1 + len(result.rows)]
+
+    assert table == printed[: len(table)]
+    assert len(result.rows) == len(SCENARIOS)
+    assert printed[-1] == "B+C: 0 in every cell, in every profile"
 
 
 def test_every_row_is_played_under_every_profile_it_applies_to(result: Result) -> None:

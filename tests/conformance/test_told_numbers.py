@@ -1,4 +1,4 @@
-"""Numbers that the README and the pages tell are those of a run: of the matrix, the demo, and a fresh audit."""
+"""Pictures and numbers that the README and the pages tell are those of a run: of the demo, and of a fresh audit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from capstate.audit import audit_paths
-from capstate.conformance import matrix
-from capstate.conformance.designs import DESIGNS
-from capstate.conformance.recorded import bundled, count
 from capstate.demo.story import stories
 from capstate.policy import read_policy
-from capstate.terminal import show_demo, show_matrix
+from capstate.terminal import console, show_demo
 from tests.docs.snippets import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -28,42 +24,10 @@ TOLD = re.compile(
 )
 
 
-def page() -> tuple[Console, io.StringIO]:
-    """A console as wide as a pipe gets it, and what it printed."""
-    out = io.StringIO()
-    return Console(file=out, width=80, highlight=False, emoji=False, markup=False), out
-
-
-@pytest.fixture(scope="session")
-def played() -> matrix.Result:
-    """The whole matrix, played once."""
-    return matrix.run()
-
-
-@pytest.mark.slow
-def test_the_matrix_in_the_readme_is_the_one_that_is_printed(played: matrix.Result) -> None:
-    """Line by line, from the head of the table to the last row; and nothing is lost, widened or unexplained in B+C."""
-    console, out = page()
-    show_matrix(console, played, bundled(), list(DESIGNS))
-    printed = [line.rstrip() for line in out.getvalue().splitlines()]
-    (told,) = [block.text for block in blocks(README) if block.text.startswith("$ capstate matrix")]
-    table = told.splitlines()[1 : 1 + 1 + len(played.rows)]
-
-    assert len(played.rows) == 16
-    assert table == printed[: len(table)]
-    assert printed[-1] == "B+C: 0 in every cell, in every profile"
-    assert played.holds
-
-
-def test_the_recorded_column_is_a_fresh_count() -> None:
-    """What the package brings for the first column equals what an audit of the recordings counts now."""
-    assert bundled() == count(PI)
-
-
 def test_the_picture_in_the_readme_is_the_demos() -> None:
     """Each strip of a tool is the beginning of that tool's strip as the demo draws it, recorded and under capstate."""
-    console, out = page()
-    show_demo(console, list(stories()))
+    out = io.StringIO()
+    show_demo(console(out), list(stories()))
     second = out.getvalue().partition("2. The revocation")[2]
     recorded, _, under = second.partition("under capstate")
     picture = next(block.text for block in blocks(README) if "one real agent" in block.text)
@@ -78,14 +42,16 @@ def test_the_picture_in_the_readme_is_the_demos() -> None:
 
 def strip(text: str, tool: str) -> str:
     """The cells of a tool's line: what follows its name and its remark."""
-    line = next(line for line in text.splitlines() if re.match(rf" *{tool}\b", line))
-    return re.sub(r"\s+", " ", re.sub(r"(?<=[▲■])!", "", line[re.search(r"[·●▲■×]", line).start() :])).strip()  # type: ignore[union-attr]
+    found = re.search(rf"^ *{tool}\b[^\n·●]*([·●].*)$", text, re.MULTILINE)
+    assert found is not None, f"no strip of {tool}"
+    return " ".join(found[1].split())
 
 
 def head(text: str) -> str:
     """The columns."""
-    line = next(line for line in text.splitlines() if re.search(r" 1  2  3 ", line))
-    return re.sub(r"\s+", " ", line[line.index(" 1  2  3 ") :]).strip()
+    found = re.search(r" (1  2  3 .*)$", text, re.MULTILINE)
+    assert found is not None, "no columns"
+    return " ".join(found[1].split())
 
 
 @pytest.fixture(scope="session")

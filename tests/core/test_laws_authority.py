@@ -15,6 +15,7 @@ from capstate.authority import Authority, Ceiling, Decision, Effect, Grant, Pool
 from capstate.capabilities import Group, Tool
 from capstate.epochs import Facts, reproject
 from capstate.errors import InvalidInputError, Reason
+from capstate.surface import Load, LoadKind
 from tests.core.strategies import FAILED, OPEN, SEEDS, shuffled, world_of
 from tests.translation import facts_of
 
@@ -119,16 +120,10 @@ def test_a_cut_can_free_a_wire_name() -> None:
     group = Group("g", [Tool("x", wire_name="t"), Tool("y", wire_name="t")])
     facts = facts_of(world_of(1))
     facts = evolve(facts, catalog=type(facts.catalog).of([group]), loads=(), path=None)
-    loaded = evolve(facts, loads=(_load_all(),))
+    loaded = evolve(facts, loads=(Load(0, LoadKind.LOAD, ("*",)),))
 
     assert callable_tools(OPEN, loaded) == set()
     assert callable_tools(evolve(OPEN, pool=evolve(OPEN.pool, granted=(deny("g/y"),))), loaded) == {"g/x"}
-
-
-def _load_all() -> object:
-    from capstate.surface import Load, LoadKind
-
-    return Load(0, LoadKind.LOAD, ("*",))
 
 
 @given(SEEDS, st.sampled_from(FAILED))
