@@ -416,13 +416,16 @@ def test_a_crash_leaves_an_unknown_outcome_until_it_is_reconciled(stage: Stage) 
     assert refused(session, call("git/push", "c2")) is None
 
 
-def test_a_running_call_is_not_reconciled(stage: Stage) -> None:
-    """Its own settlement will say how it ended."""
+def test_a_reconciled_call_keeps_its_outcome_when_its_body_cannot_tell(stage: Stage) -> None:
+    """The tool's side was asked while the body still waited: left unsettled it says nothing, settled it does."""
     session = stage.session()
-    permit = started(session, call("git/push"))
-    with pytest.raises(InvalidInputError):
-        session.reconcile(str(permit.operation), outcome="ok", by="ann")
-    permit.settle()
+    for id_, settle, outcome in (("c1", False, "ok"), ("c2", True, "error")):
+        with session.guard(call("git/push", id_, id=id_)) as permit:
+            session.reconcile(str(permit.operation), outcome="ok", by="ann")
+            if settle:
+                permit.settle(outcome="error")
+        assert session._live.state.operations[str(permit.operation)].outcome == outcome
+    assert all(op.settled for op in session.operations)
 
 
 def test_a_ledger_that_fails_at_the_end_leaves_the_operation_unsettled(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -450,3 +451,56 @@ def test_an_opaque_item_is_no_mark(stage: Stage) -> None:
     assert epoch.facts.retained == ()
     assert epoch.projection.deferred == ()
     assert sorted(epoch.surface.callable) == ["git/log"]
+
+
+def test_what_an_unknown_outcome_takes_away_needs_no_new_epoch(stage: Stage) -> None:
+    """A turn in which nothing else changed writes the operation, and no receipt."""
+    session = stage.session()
+    session.reproject(history=[])
+    before = kinds(stage).count("epoch")
+    session.reproject(history=unknown(Call("old", "git/push")))
+
+    assert kinds(stage).count("epoch") == before
+    assert refused(session, call("git/push", "new")) is Reason.OUTCOME_UNKNOWN
+
+
+def test_what_nobody_knows_is_explained_as_unknown(stage: Stage) -> None:
+    """A tool that is not in the catalog, and one that is."""
+    session = stage.session()
+
+    assert session.explain("git/nothing")["reason"] == "unknown_tool"
+    assert session.explain("git/log")["callable"] is True
+    assert repr(session) == "<Session 's'>"
+    assert "guard of call" in repr(session.guard(call("git/log")))
+
+
+def test_a_load_of_two_tools_of_one_name_is_refused(stage: Stage) -> None:
+    """Two definitions claim it: the error names the group and the name, and nothing is written."""
+    session = stage.session()
+    before = kinds(stage)
+    stage.groups.append(Group("git", [Tool("log", description="a laxer one")]))
+    with pytest.raises(InvalidInputError, match="log"):
+        session.load("git")
+    session.load("git/push")
+    for wrong in ({"at": ""}, {"at": 7}, {"call": ""}, {"by": "somebody"}):
+        with pytest.raises(InvalidInputError):
+            session.load("git/push", **wrong)
+
+    assert kinds(stage)[len(before) :] == ["load"]
+    assert refused(session, "git/log") is Reason.NAME_CONFLICT
+
+
+def test_a_runtime_lets_go_of_the_ledger_that_it_opened(tmp_path: Path, stage: Stage) -> None:
+    """One that was given stays open for whoever gave it."""
+    stage.ledger = tmp_path / "agent.db"
+    with stage.runtime() as own:
+        own.session("s").close()
+    with pytest.raises(LedgerUnavailableError):
+        own.session("s")
+    given = MemoryLedger()
+    with stage.runtime(given) as other:
+        other.session("s").close()
+
+    assert given.head("s") is not None
+    with pytest.raises(InvalidInputError):
+        stage.runtime("postgresql://somewhere/db")
