@@ -75,10 +75,9 @@ class Permit:
         ended = _OUTCOMES.get(str(outcome))
         if ended is None:
             raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
-        spent = (self.cost or 0) if cost is None else check_cost(cost)
         if evidence is not None and not isinstance(evidence, str):
             raise InvalidInputError("evidence", "an id", evidence)
-        self._tell(ended, evidence, spent)
+        self._tell(ended, evidence, (self.cost or 0) if cost is None else check_cost(cost))
         return result
 
     def not_sent(self) -> None:
@@ -86,8 +85,7 @@ class Permit:
         self._tell(Outcome.CANCELLED, None, 0)
 
     def _tell(self, ended: Outcome, evidence: str | None, cost: int) -> None:
-        if self.operation is None or self._later:
-            self._once()
+        if self.outcome is None and (self.operation is None or self._later):
             self.outcome, self._told = ended, (ended, evidence, cost)
             return
         with self._session._lock:

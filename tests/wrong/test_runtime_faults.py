@@ -122,13 +122,15 @@ def epoch_returned_before_it_is_durable(patch: Patch) -> None:
 
 def source_that_raises_taken_as_before(patch: Patch) -> None:
     """While a source fails, what it returned last counts."""
-    right = Sources._read
+    right = Sources.read
 
-    def wrong(self: Sources, slot: Any, holder: str, seen: int | None) -> Any:
-        read = right(self, slot, holder, seen)
-        return slot.last[holder][2] if read.state == "error" and holder in slot.last else read
+    def wrong(self: Sources, holder: str, seen: Any) -> list[Any]:
+        return [
+            slot.last[holder][2] if read.state == "error" and holder in slot.last else read
+            for slot, read in zip(self._slots, right(self, holder, seen), strict=True)
+        ]
 
-    patch.setattr(Sources, "_read", wrong)
+    patch.setattr(Sources, "read", wrong)
 
 
 def failed_source_left_out(patch: Patch) -> None:
