@@ -62,7 +62,7 @@ wheel: $(VENV)/.dev $(VENV)-wheel/.test ## Build the wheel, and run the suite ag
 	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(OUT)/*.whl
 	$(VENV)-wheel/bin/python -m pip check
 	elsewhere=$$(mktemp -d) && trap 'rm -rf "$$elsewhere"' EXIT && \
-	cp -R $(wildcard tests docs experiments README.md pyproject.toml) "$$elsewhere" && cd "$$elsewhere" && \
+	cp -R $(wildcard tests docs experiments benchmarks README.md CHANGELOG.md CONTRIBUTING.md pyproject.toml) "$$elsewhere" && cd "$$elsewhere" && \
 	$(CURDIR)/$(VENV)-wheel/bin/python -c 'import capstate, sys; sys.exit("$(CURDIR)/capstate" in capstate.__file__)' && \
 	$(CURDIR)/$(VENV)-wheel/bin/python -m pytest -n 2 --dist loadfile $(PYTEST)
 

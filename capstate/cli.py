@@ -1,14 +1,16 @@
 """The command line: each verb calls one public function and says what it returned.
 
-Exit status: 0 good, 1 a finding, 2 usage (the caller's input cannot be used), 3 the ledger cannot be read. An error is
-one line on the standard error stream. Names only: no prompt text and no argument is ever printed.
+Exit status: 0 good, 1 a finding, 2 usage (the caller's input cannot be used), 3 the ledger cannot be read, 70 a fault
+of capstate itself. An error is one line on stderr. Names only: no prompt text and no argument is ever printed.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +21,10 @@ import click
 from capstate.errors import CapstateError, InvalidInputError, LedgerError
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
+FAULT = 70
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Passed = TypeVar("_Passed")
 
 
 def _json(function: _Function) -> _Function:
@@ -141,7 +145,7 @@ def _offer(*, as_json: bool) -> int:
         return GOOD
     click.echo(f"{len(found)} Pi session files, none of them read:")
     for folder, count in folders.items():
-        click.echo(f"  {count:>4}  {folder}")
+        click.echo(f"  {count:>4}  {_escaped(str(folder))}")
     click.echo("To read some, name them: capstate audit PATH")
     return GOOD
 
@@ -193,6 +197,8 @@ def matrix(
     from capstate.conformance.recorded import bundled
     from capstate.conformance.scenarios import SCENARIOS
 
+    if record is not None:
+        _write(record, ())  # a file that cannot be written is said before a long run, not behind it
     rows = [id_ for one in scenarios for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
     with _progress("played") as step:
         result = nine.run(rows, providers, designs, progress=lambda done, total: step(None, f"{done} of {total}"))
@@ -321,9 +327,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         raise InvalidInputError(str(path), "a file that can be written", error.strerror or str(error)) from error
 
 
-_Passed = TypeVar("_Passed")
-
-
 @contextmanager
 def _progress(word: str) -> Iterator[Callable[..., Any]]:
     """Show on a terminal how far a long run is; print nothing anywhere else."""
@@ -344,29 +347,48 @@ def _progress(word: str) -> Iterator[Callable[..., Any]]:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _status(error: CapstateError) -> int:
-    return UNAVAILABLE if isinstance(error, LedgerError) else USAGE
+def _escaped(text: str) -> str:
+    """Return one line that a terminal cannot act on."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on the standard error stream."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    status = USAGE
     try:
-        return int(capstate.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0)
+        status = int(capstate.main(arguments, prog_name="capstate", standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # click ends the process when the reader of a pipe has gone
+        _let_go()
+        return GOOD
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
-        return USAGE
     except click.ClickException as error:
-        line, status = error.format_message(), USAGE
+        _complain(error.format_message())
     except CapstateError as error:
-        line, status = str(error), _status(error)
-    except BrokenPipeError:
-        # Whoever read has gone; python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return GOOD
+        _complain(str(error))
+        status = UNAVAILABLE if isinstance(error, LedgerError) else USAGE
     except (KeyboardInterrupt, click.Abort):
-        line, status = "interrupted", 130
-    click.echo("capstate: " + " ".join(line.split()), err=True)
+        _complain("interrupted")
+        status = 130
+    except Exception as error:  # noqa: BLE001 - a fault of capstate itself is one line as well
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}"
+        _complain(f"this is a fault of capstate itself, please report it: {what}")
+        status = FAULT
     return status
+
+
+def _complain(text: str) -> None:
+    click.echo(f"capstate: {_escaped(text)}", err=True)
+
+
+def _let_go() -> None:
+    # Else python complains when it flushes at exit.
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the process ends
 
 
 def main() -> None:

@@ -160,7 +160,7 @@ def blob_key(value: bytes) -> str:
     return fingerprint(Domain.BLOB, value)
 
 
-def check_chain(chain: str) -> None:
+def check_chain(chain: object) -> None:
     """Refuse a chain id that not every storage can hold.
 
     Raises:
@@ -174,7 +174,7 @@ def check_chain(chain: str) -> None:
         raise InvalidInputError("chain", "text without lone surrogates", chain) from error
 
 
-def check_key(key: bytes | None) -> None:
+def check_key(key: object) -> None:
     """Refuse a sealing key of the wrong size.
 
     Raises:

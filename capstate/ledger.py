@@ -198,7 +198,7 @@ def check_rows(head: Head | None, rows: Sequence[Stored]) -> None:
     for number, row in enumerate(rows, start=0 if head is None else head.sequence + 1):
         if row.sequence != number:
             raise InvalidInputError("rows", f"sequence {number} next", row.sequence)
-        if not isinstance(row.stored, bytes) or len(row.stored) > MAX_BYTES:
+        if type(row.stored) is not bytes or len(row.stored) > MAX_BYTES:
             raise InvalidInputError(f"row {number}", f"at most {MAX_BYTES} bytes", type(row.stored).__name__)
         if row.digest != fingerprint(Domain.ENTRY, row.stored):
             raise InvalidInputError(f"row {number}", "the digest of its bytes", row.digest)
@@ -213,7 +213,7 @@ def check_pool(pool: PoolChange) -> None:
     check_chain(pool.root)
     if type(pool.expect) is not int or pool.expect < 0:
         raise InvalidInputError("pool.expect", "an integer from 0", pool.expect)
-    if not isinstance(pool.value, bytes) or len(pool.value) > MAX_BYTES:
+    if type(pool.value) is not bytes or len(pool.value) > MAX_BYTES:
         raise InvalidInputError("pool.value", f"at most {MAX_BYTES} bytes", type(pool.value).__name__)
 
 
@@ -238,7 +238,7 @@ def check_blobs(blobs: Mapping[str, bytes]) -> None:
         InvalidInputError: as said, or a blob is too large.
     """
     for digest, value in blobs.items():
-        if not isinstance(value, bytes) or len(value) > MAX_BYTES:
+        if type(value) is not bytes or len(value) > MAX_BYTES:
             raise InvalidInputError(f"blob {digest}", f"at most {MAX_BYTES} bytes", type(value).__name__)
         if blob_key(value) != digest:
             raise InvalidInputError(f"blob {digest}", "the key of its bytes", blob_key(value))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
+from capstate.agents.bodies import Step, steps
 from capstate.agents.lines import LINE_LIMIT, UNDECODED, Damage, DamageKind, Record, decode, is_folder, records, whole
 from capstate.agents.pi.entries import digest, names
 from capstate.digest import Domain, canonical, fingerprint
@@ -47,6 +48,7 @@ class Request:
         wire: what the body makes callable, without the definitions; None if it cannot be read.
         definitions: fingerprints of the definitions on the wire, by name.
         asked: newest texts and call ids of the body, oldest first.
+        history: what the body itself says of calls, results and load points.
         recorded: ``wire`` is the agent's own record, not a body.
     """
 
@@ -62,6 +64,7 @@ class Request:
     wire: OnWire | None = None
     definitions: Mapping[str, str] = field(factory=dict, repr=False)
     asked: tuple[str, ...] = field(default=(), repr=False)
+    history: tuple[Step, ...] = field(default=(), repr=False)
     recorded: bool = False
     file: str = ""
     line: int = 0
@@ -89,8 +92,9 @@ def read_requests(path: Path | str, damage: list[Damage], unknown: Counter[str])
     """
     path = Path(path)
     turn = 0
+    shared: dict[Step, Step] = {}  # each body repeats the history of the one before
     for record, file in _rows(path, damage):
-        found = _request(record, file, turn + 1, damage)
+        found = _request(record, file, turn + 1, damage, shared)
         if found is None:
             unknown["row without a request body"] += 1
         else:
@@ -192,7 +196,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts]
 
 
-def _request(record: Record, file: Path, turn: int, damage: list[Damage]) -> Request | None:
+def _request(record: Record, file: Path, turn: int, damage: list[Damage], shared: dict[Step, Step]) -> Request | None:
     row = record.value
     where = Damage(DamageKind.BAD_BODY, file.name, record.line, record.offset, record.length)
     body, truncated = _body(row, _DEPTH)
@@ -218,6 +222,7 @@ def _request(record: Record, file: Path, turn: int, damage: list[Damage]) -> Req
         wire=None if wire is None else evolve(wire, definitions={}),
         definitions={} if wire is None else {n: sys.intern(_print(d)) for n, d in wire.definitions.items()},
         asked=asked(body),
+        history=() if api is None or wire is None else tuple(shared.setdefault(s, s) for s in steps(api, body)),
         file=file.name,
         line=record.line,
     )

@@ -12,7 +12,7 @@ from capstate.agents.pi import EventKind
 from capstate.findings import Finding, Grade
 
 if TYPE_CHECKING:
-    from capstate.audit.turns import Turn
+    from capstate.audit.turn import Turn
 
 _GONE = {"fork": "CS103", "move": "CS103", "reopen": "CS102", "compaction": "CS101", None: "CS104"}
 

@@ -13,11 +13,12 @@ from capstate.agents.pi import Session, broken_trace, identity, record_after
 from capstate.agents.requests import Ran, Request
 from capstate.audit.changes import Changes
 from capstate.audit.runs import Verdict, judge_runs, recorded_runs
-from capstate.audit.turns import Turn, Turns
+from capstate.audit.turns import Turns
 from capstate.findings import Finding, Grade
 from capstate.projection import OnWire
 
 if TYPE_CHECKING:
+    from capstate.audit.turn import Turn
     from capstate.policy import Policy
 
 
@@ -53,7 +54,7 @@ def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
         yield turn.to_json(change.unexplained)
         yield from (finding.to_json() for finding in change.findings)
     runs = recorded_runs(material.sessions) if material.runs is None else list(material.runs)
-    verdicts = list(judge_runs(runs, judged, turns, policy))
+    verdicts = list(judge_runs(runs, judged, turns))
     for verdict in verdicts:
         yield from (finding.to_json() for finding in verdict.findings())
     damage = [*material.damage, *(d for s in material.sessions for d in s.damage)]

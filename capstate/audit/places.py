@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from capstate.agents.pi import Entry, Event, EventReader, Session
+from capstate.agents.pi import Entry, Event, EventReader, Session, boundary
 from capstate.agents.requests import Request, call_token
 
 if TYPE_CHECKING:
@@ -34,13 +34,45 @@ class Place:
     leaf: str
 
 
-@frozen
 class Walk:
-    """The path of a place. The lists are shared and grow with the next place on the same path."""
+    """The path of a place, and what happened on it. It grows with the next place on the same path.
 
-    path: Sequence[Entry] = ()
-    ids: AbstractSet[str] = frozenset()
-    events: Sequence[Event] = ()
+    Attributes:
+        last: by name, the last event that covers it.
+        compaction: id of the last compaction; None without one.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.path: list[Entry] = []
+        self.ids: set[str] = set()
+        self.events: list[Event] = []
+        self.last: dict[str, Event] = {}
+        self.compaction: str | None = None
+        self._retained: set[str] | None = None
+        self._reader = EventReader(policy)
+
+    def follow(self, entries: Sequence[Entry]) -> None:
+        """Go on down ``entries``."""
+        start = len(self.path)
+        self.path.extend(entries)
+        for e in entries:
+            self.ids.add(e.id)
+            if e.type == "compaction":
+                self.compaction = e.id
+            if e.type in ("compaction", "context_edit"):
+                self._retained = None
+            elif self._retained is not None:
+                self._retained.add(e.id)
+        for event in self._reader.follow(self.path, start):
+            self.events.append(event)
+            self.last.update(dict.fromkeys(event.names, event))
+
+    @property
+    def retained(self) -> AbstractSet[str]:
+        """Ids of the entries that the model still sees; found anew only where one could have gone."""
+        if self._retained is None:
+            self._retained = set(boundary(self.path).retained)
+        return self._retained
 
 
 class Walks:
@@ -48,24 +80,18 @@ class Walks:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._last: dict[Path, tuple[list[Entry], set[str], list[Event], EventReader]] = {}
+        self._last: dict[Path, Walk] = {}
 
-    def to(self, place: Place | None) -> Walk:
+    def to(self, place: Place) -> Walk:
         """Return the walk to ``place``; valid until the next call."""
-        if place is None:
-            return Walk()
         session = place.session
-        path, ids, found, reader = self._last.get(session.path, ([], set(), [], EventReader(self.policy)))
-        new = _below(session, place.leaf, ids)
-        if path and (not new or new[0].parent != path[-1].id) and place.leaf != path[-1].id:
-            path, ids, found, reader = [], set(), [], EventReader(self.policy)
-            new = list(session.walk(place.leaf))
-        start = len(path)
-        path.extend(new)
-        ids.update(e.id for e in new)
-        found.extend(reader.follow(path, start))
-        self._last[session.path] = path, ids, found, reader
-        return Walk(path, ids, found)
+        walk = self._last.get(session.path) or Walk(self.policy)
+        new = _below(session, place.leaf, walk.ids)
+        if walk.path and (not new or new[0].parent != walk.path[-1].id) and place.leaf != walk.path[-1].id:
+            walk, new = Walk(self.policy), list(session.walk(place.leaf))
+        walk.follow(new)
+        self._last[session.path] = walk
+        return walk
 
 
 def _below(session: Session, leaf: str, known: AbstractSet[str]) -> list[Entry]:

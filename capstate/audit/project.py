@@ -6,23 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from capstate.agents.pi import Entry, boundary, events, read_session, recorded
-from capstate.audit.should import derive
-from capstate.audit.turns import DEFERS, authority
-from capstate.errors import InvalidInputError
+from capstate.audit.known import Names, Who
+from capstate.audit.should import Loads
+from capstate.audit.wires import named, profile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from capstate.policy import Policy
-
-_ALIASES = {
-    "anthropic": "anthropic-messages",
-    "openai": "openai-responses",
-    "responses": "openai-responses",
-    "chat": "openai-completions",
-    "openai-chat": "openai-completions",
-}
-_KIMI = {"kimi": "system_tools"}
+    from capstate.projection import Profile
 
 
 def project_session(
@@ -43,21 +35,16 @@ def project_session(
     session = read_session(path)
     walked = session.walk(leaf)
     happened = events(walked, policy)
-    may = authority(policy, None)
-    api, defers = _wire(walked, policy, provider)
-    resident = policy.expand(policy.resident or ())
-    known = {*resident, *(n for names in policy.groups.values() for n in names), *(recorded(walked) or ())}
-    known |= {n for event in happened for n in event.names}
-    should = derive(
-        happened,
-        boundary(walked).retained,
-        resident=resident,
-        names=known,
-        exists=known.__contains__,
-        available=lambda name: not policy.is_down(name),
-        authorised=may,
-        defers=bool(defers),
-        needs_immediate=api == "anthropic-messages",
+    names = Names(policy)
+    resident = frozenset(policy.expand(policy.resident or ()))
+    loads = Loads(names, resident)
+    loads.follow(happened)
+    known = {*resident, *(n for members in policy.groups.values() for n in members), *(recorded(walked) or ())}
+    should = loads.should(
+        known,
+        Who(names, None),
+        retained=boundary(walked).retained,
+        profile=_profile(walked, policy, provider),
     )
     return {
         "immediate": list(should.immediate),
@@ -71,17 +58,8 @@ def project_session(
     }
 
 
-def _wire(walked: Sequence[Entry], policy: Policy, provider: str | None) -> tuple[str | None, str]:
-    told = policy.provider
+def _profile(walked: Sequence[Entry], policy: Policy, provider: str | None) -> Profile:
     if provider is not None:
-        name = provider.lower().replace("_", "-")
-        if name in _KIMI:
-            return "openai-completions", _KIMI[name]
-        api = _ALIASES.get(name, name)
-        if api not in DEFERS:
-            raise InvalidInputError("provider", "one of " + ", ".join(sorted({*DEFERS, *_ALIASES, *_KIMI})), provider)
-        own = told.defers if told.defers is not None and told.api in (None, api) else None
-        return api, DEFERS[api] if own is None else own
+        return named(provider, policy.provider)
     used = [e.said.api for e in walked if e.said is not None and e.said.role == "assistant" and e.said.api]
-    last = told.api or (used[-1] if used else None)
-    return last, told.defers if told.defers is not None else DEFERS.get(last or "", "")
+    return profile(policy.provider.api or (used[-1] if used else None), "", policy.provider)

@@ -10,13 +10,14 @@ from attrs import evolve, frozen
 
 from capstate.agents.pi import identity
 from capstate.agents.requests import Ran
-from capstate.audit.turns import Turn, Turns, authority
+from capstate.audit.turn import Turn
+from capstate.authority import Effect
 from capstate.findings import Finding, Grade
 
 if TYPE_CHECKING:
     from capstate.agents.pi import Entry, Session
     from capstate.audit.places import Place
-    from capstate.policy import Policy
+    from capstate.audit.turns import Turns
 
 
 @frozen
@@ -61,9 +62,9 @@ def recorded_runs(sessions: Sequence[Session]) -> list[Ran]:
     return found
 
 
-def judge_runs(runs: Sequence[Ran], judged: Sequence[Turn], turns: Turns, policy: Policy) -> Iterator[Verdict]:
+def judge_runs(runs: Sequence[Ran], judged: Sequence[Turn], turns: Turns) -> Iterator[Verdict]:
     """Judge ``runs`` in order."""
-    at = {(t.place.session.id, t.place.leaf): t for t in judged if t.place is not None and t.request.kind == "turn"}
+    proposed = _Proposed(judged)
     unplaced = Counter(r.name for r in runs if r.leaf is None)
     spare: dict[str, list[Ran]] = {}
     if unplaced:
@@ -76,14 +77,14 @@ def judge_runs(runs: Sequence[Ran], judged: Sequence[Turn], turns: Turns, policy
             if same is not None:
                 spare[run.name].remove(same)
                 placed = evolve(run, session=same.session, leaf=same.leaf)
-        yield _judge(placed, at, turns, policy)
+        yield _judge(placed, proposed, turns)
 
 
-def _judge(run: Ran, at: dict[tuple[str, str], Turn], turns: Turns, policy: Policy) -> Verdict:
+def _judge(run: Ran, proposed: _Proposed, turns: Turns) -> Verdict:
     place = turns.places.of(run.session, run.leaf)
-    turn = _proposed(place, at) if place is not None else None
+    turn = proposed.at(place) if place is not None else None
     listed = run.authorised if run.authorised is not None else turn.request.authorised if turn is not None else None
-    may = authority(policy, listed)
+    who = turns.who(listed)
     loaded = None
     if turn is not None and turn.never_loaded is not None:
         loaded = turn.should.loaded
@@ -92,23 +93,32 @@ def _judge(run: Ran, at: dict[tuple[str, str], Turn], turns: Turns, policy: Poli
     return Verdict(
         run,
         turn,
-        unauthorised=None if may is None else not may(run.name),
+        unauthorised=not who.may(run.name) if who.known else None,
         never_loaded=None if loaded is None else run.name not in loaded,
         not_in_request=None if turn is None or turn.callable is None else run.name not in turn.callable,
-        asked=policy.authoritative and policy.effect(run.name) == "ask",
+        asked=who.known and who.effect(run.name) is Effect.ASK,
     )
 
 
-def _proposed(place: Place, at: dict[tuple[str, str], Turn]) -> Turn | None:
-    entries, seen = place.session.entries, set()
-    e = entries.get(place.leaf)
-    while e is not None and e.id not in seen:
-        found = at.get((place.session.id, e.id))
-        if found is not None:
-            return found
-        seen.add(e.id)
-        e = entries.get(e.parent or "")
-    return None
+class _Proposed:
+    """Finds the request that proposed a run: the last one asked at or above its place."""
+
+    def __init__(self, judged: Sequence[Turn]) -> None:
+        self._known: dict[tuple[str, str], Turn | None] = {
+            (t.place.session.id, t.place.leaf): t for t in judged if t.place is not None and t.request.kind == "turn"
+        }
+
+    def at(self, place: Place) -> Turn | None:
+        entries, passed = place.session.entries, dict[tuple[str, str], None]()
+        at = place.leaf
+        key = place.session.id, at
+        while at in entries and key not in self._known and key not in passed:
+            passed[key] = None
+            at = entries[at].parent or ""
+            key = place.session.id, at
+        found = self._known.get(key)
+        self._known.update(dict.fromkeys(passed, found))
+        return found
 
 
 def _results(sessions: Sequence[Session]) -> Iterator[tuple[Session, Entry]]:

@@ -1,87 +1,44 @@
-"""One request, judged by itself: what it made callable, against loads on its path and authority at that moment.
+"""Judges one request by itself: what it made callable, against loads on its path and authority at that moment.
 
-Not here: how it differs from the request before (:mod:`capstate.audit.changes`).
+A request that no session holds is judged by what its own body says of loads: less than a session would say, and so
+inferred. There a tool is lost only if the body itself holds its load, and never loaded only if the policy names the
+residents and no part of the history is hidden.
+
+Not here: how a request differs from the one before (:mod:`capstate.audit.changes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from capstate.agents.pi import Entry, Event, EventKind, Session, boundary, events
-from capstate.agents.requests import Request
-from capstate.audit.places import Place, Places, Walks
-from capstate.audit.should import Should, derive
+from capstate.agents.bodies import path
+from capstate.agents.pi import EventKind, Session
+from capstate.audit.conversations import Conversations
+from capstate.audit.known import Names, Who
+from capstate.audit.places import Place, Places, Walk, Walks
+from capstate.audit.should import Loads, Should, Shown
+from capstate.audit.turn import Turn
+from capstate.audit.wires import profile
 from capstate.findings import Grade
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from capstate.agents.requests import Request
     from capstate.policy import Policy
-
-DEFERS: Mapping[str, str] = {
-    "anthropic-messages": "tool_reference",
-    "openai-responses": "tool_search",
-    "openai-codex-responses": "tool_search",
-    "openai-completions": "",
-}
-"""What an API can do natively, where neither a policy nor a body tells what its model does."""
-
-Test = Callable[[str], bool]
 
 
 @frozen
-class Turn:
-    """One judged request. Sets are None where they cannot be known.
+class _Found:
+    """What loads say of one request."""
 
-    Attributes:
-        lineage: what this request goes on from: a session, else a process.
-        path: ids of the entries from root to leaf, while this turn is judged; empty without a session.
-        last: by name, the last event on the path that covers it.
-        may: whether a name is authorised; None if nobody knows.
-    """
-
-    request: Request
-    place: Place | None
-    lineage: str
-    path: AbstractSet[str] = field(repr=False)
-    compaction: str | None
-    last: Mapping[str, Event] = field(repr=False)
-    should: Should
-    callable: frozenset[str] | None
-    authorised: frozenset[str] | None
-    may: Test | None
-    not_authorised: frozenset[str] | None
-    never_loaded: frozenset[str] | None
-    lost: frozenset[str] | None
-    grade: Grade
-
-    def to_json(self, unexplained: Iterable[str] | None) -> dict[str, Any]:
-        """Return the line of a report."""
-        request = self.request
-        return {
-            "turn": request.turn,
-            "callable": _listed(self.callable),
-            "authorised": _listed(self.authorised),
-            "not_authorised": _listed(self.not_authorised),
-            "never_loaded": _listed(self.never_loaded),
-            "lost": _listed(self.lost),
-            "unexplained": _listed(unexplained),
-            "should": {
-                "immediate": list(self.should.immediate),
-                "deferred": dict(self.should.deferred),
-                "withheld": {name: reason.value for name, reason in self.should.withheld.items()},
-            },
-            "kind": request.kind,
-            "process": request.process,
-            "session": self.place.session.id if self.place is not None else request.session,
-            "leaf": self.place.leaf if self.place is not None else request.leaf,
-            "grade": self.grade.value,
-            "file": request.file,
-            "line": request.line,
-        }
+    walk: Walk
+    should: Should = field(factory=Should)
+    never_loaded: frozenset[str] | None = None
+    lost: frozenset[str] | None = None
 
 
 class Turns:
@@ -90,13 +47,17 @@ class Turns:
     def __init__(self, policy: Policy, sessions: Sequence[Session], requests: Sequence[Request]) -> None:
         self.policy = policy
         self.places = Places(sessions)
+        self.names = Names(policy)
         self._walks = Walks(policy)
+        self._loads: dict[tuple[Path, str | None], tuple[Walk, Loads]] = {}
+        self._shown: dict[tuple[str, str | None], Shown] = {}
+        self._who: dict[frozenset[str] | None, Who] = {}
         self._defer = {(r.api, r.model) for r in requests if r.wire and (r.wire.deferred or r.wire.unloaded)}
-        self._seen: set[str] = set()
+        self._seen = {n for names in policy.groups.values() for n in names}
         self._start: dict[str, frozenset[str]] = {}
         self._roots = _roots(sessions)
-        self._marked: dict[tuple[str, str, str, str | None], str] = {}
         self._process: dict[int | None, Turn] = {}
+        self._conversations = Conversations()
 
     def judge(self, request: Request) -> Turn:
         """Judge one request; :class:`Turn` says what it is compared with."""
@@ -105,155 +66,150 @@ class Turns:
         place = self.places.find(request)
         if place is None and not acts:
             place = before.place if before is not None else self.places.only()
-        walk = self._walks.to(place)
-        path, happened = walk.path, walk.events
         callable_ = request.wire.effective if request.wire is not None else None
         self._seen |= callable_ or set()
-        resident = self._resident(request, place, callable_ if acts else None, happened)
         listed = request.authorised
         if listed is None and not acts and before is not None:
             listed = before.request.authorised
-        may = authority(self.policy, listed)
-        should = Should()
-        if acts:
-            should = self._should(request, place, path=path, happened=happened, resident=resident or (), may=may)
-        loaded = should.loaded
-        if not acts and place is not None:
-            loaded = self.loaded_at(place) or loaded
-        grade = self._grade(request, may)
-        known = place is not None and resident is not None
+        who = self.who(listed)
+        lineage = _lineage(request, place)
+        if place is not None:
+            found = self._in_session(request, place, callable_, who)
+        elif acts:
+            found = self._in_body(request, lineage, callable_, who)
+        else:
+            found = _Found(Walk(self.policy))
         turn = Turn(
             request=request,
             place=place,
-            lineage=_lineage(request, place),
-            path=walk.ids,
-            compaction=next((e.id for e in reversed(path) if e.type == "compaction"), None),
-            last={name: event for event in happened for name in event.names},
-            should=should,
+            lineage=lineage,
+            path=found.walk.ids,
+            compaction=found.walk.compaction,
+            last=found.walk.last,
+            should=found.should,
             callable=callable_,
-            authorised=self._authorised(listed, callable_, request),
-            may=may,
-            not_authorised=None if may is None or callable_ is None else frozenset(n for n in callable_ if not may(n)),
-            never_loaded=callable_ - loaded if callable_ is not None and known else None,
-            lost=should.callable - callable_ if callable_ is not None and place is not None else None,
-            grade=grade,
+            authorised=self._authorised(listed, callable_, request, who),
+            may=who.may if who.known else None,
+            not_authorised=None
+            if callable_ is None or not who.known
+            else frozenset(n for n in callable_ if not who.may(n)),
+            never_loaded=found.never_loaded,
+            lost=found.lost,
+            grade=_grade(request, who, found, place),
         )
         if acts:
             self._process[request.process] = turn
         return turn
 
+    def who(self, listed: frozenset[str] | None) -> Who:
+        """Return who may, where ``listed`` was recorded."""
+        key = None if self.policy.authoritative else listed
+        if key not in self._who:
+            self._who[key] = Who(self.names, key)
+        return self._who[key]
+
     def loaded_at(self, place: Place) -> frozenset[str] | None:
         """Return what was loaded at a place for which there is no request; None if residents are unknown."""
-        resident = self.policy.resident
-        start = self._start.get(self._roots.get(place.session.id, place.session.id))
-        if resident is None and start is None:
+        resident = self._resident_at(place)
+        if resident is None:
             return None
-        names = self.policy.expand(resident) if resident is not None else start or ()
-        happened = events(place.session.walk(place.leaf), self.policy)
-        return derive(
-            happened,
-            frozenset(),
-            resident=names,
-            names=(),
-            exists=_always,
-            available=_always,
-            authorised=None,
-            defers=False,
-        ).loaded
+        loads = self._loads_on(self._walks.to(place), place, None, resident)
+        nothing = profile(None, "", self.policy.provider)
+        return loads.should(resident, self.who(None), profile=nothing).loaded
 
-    def _should(
-        self,
-        request: Request,
-        place: Place | None,
-        *,
-        path: Sequence[Entry],
-        happened: Sequence[Event],
-        resident: Iterable[str],
-        may: Test | None,
-    ) -> Should:
-        registered = request.registered
-        catalog = {n for names in self.policy.groups.values() for n in names}
-        if request.wire is None:
-            catalog |= set(resident)  # nothing was shown that could leave one out
-        catalog |= self._seen | (registered or set()) | {n for event in happened for n in event.names}
-        retained = boundary(path).retained
-        project = partial(
-            derive,
-            happened,
-            retained,
-            resident=resident,
-            names=catalog,
-            exists=catalog.__contains__,
-            available=lambda n: not self.policy.is_down(n) and (registered is None or n in registered),
-            authorised=may,
-            defers=self._defers(request),
-            needs_immediate=request.api == "anthropic-messages",
+    def _in_session(self, request: Request, place: Place, callable_: frozenset[str] | None, who: Who) -> _Found:
+        walk = self._walks.to(place)
+        if request.kind != "turn":
+            loaded = self.loaded_at(place)
+            never = None if callable_ is None or loaded is None else callable_ - loaded
+            return _Found(walk, Should(), never, None if callable_ is None else frozenset())
+        self._begin(place, callable_, walk)
+        resident = self._resident_at(place)
+        loads = self._loads_on(walk, place, request.api, resident or frozenset())
+        should = self._should(request, walk, loads, who)
+        if callable_ is None:
+            return _Found(walk, should)
+        return _Found(
+            walk, should, None if resident is None else callable_ - should.loaded, should.callable - callable_
         )
-        should = project()
-        changed = self._changed(request, place, should)
-        return project(changed=changed) if changed else should
 
-    def _changed(self, request: Request, place: Place | None, should: Should) -> frozenset[str]:
-        """Return the names whose definition on the wire is not the one first shown under their mark."""
-        if place is None:
-            return frozenset()
-        found = set()
-        for name, mark in should.deferred.items():
-            shown = request.definitions.get(name)
-            key = place.session.id, name, mark, request.api
-            if shown is not None and self._marked.setdefault(key, shown) != shown:
-                found.add(name)
-        return frozenset(found)
+    def _in_body(self, request: Request, lineage: str, callable_: frozenset[str] | None, who: Who) -> _Found:
+        walk = Walk(self.policy)
+        walk.follow(path(request.history))
+        told = self.policy.resident is not None
+        before = self._conversations.of(lineage, request.history)
+        carried = before.loaded - walk.last.keys()
+        shown = self._shown.setdefault((lineage, request.api), Shown())
+        loads = Loads(self.names, {*self.policy.expand(self.policy.resident or ()), *carried}, shown)
+        loads.follow(walk.events)
+        should = self._should(request, walk, loads, who)
+        hidden = not before.begun and any(step.role == "hidden" for step in request.history)
+        before.loaded, before.begun = should.loaded, True
+        if callable_ is None:
+            return _Found(walk, should)
+        here = {n for event in walk.events if event.kind is EventKind.LOAD for n in event.names}
+        return _Found(
+            walk,
+            should,
+            callable_ - should.loaded if told and not hidden else None,
+            (should.callable - callable_) & here if here else None,
+        )
 
-    def _resident(
-        self, request: Request, place: Place | None, callable_: frozenset[str] | None, happened: Sequence[Event]
-    ) -> tuple[str, ...] | None:
+    def _should(self, request: Request, walk: Walk, loads: Loads, who: Who) -> Should:
+        told, registered = self.policy.provider, request.registered
+        # Where nothing was shown, nothing could leave a resident out.
+        exists = self._seen | (registered or set()) | (loads.resident if request.wire is None else set())
+        seen = None if request.recorded else (request.api, request.model) in self._defer
+        loads.show(request.definitions)
+        return loads.should(
+            exists,
+            who,
+            registered=registered,
+            retained=walk.retained,
+            profile=profile(request.api, request.model, told, seen=seen),
+        )
+
+    def _loads_on(self, walk: Walk, place: Place, api: str | None, resident: frozenset[str]) -> Loads:
+        key = place.session.path, api
+        held, loads = self._loads.get(key, (None, None))
+        if held is not walk or loads is None or loads.resident != resident:
+            shown = self._shown.setdefault((f"session {self._root(place)}", api), Shown())
+            loads = Loads(self.names, resident, shown)
+            self._loads[key] = walk, loads
+        loads.follow(walk.events)
+        return loads
+
+    def _root(self, place: Place) -> str:
+        return self._roots.get(place.session.id, place.session.id)
+
+    def _begin(self, place: Place, callable_: frozenset[str] | None, walk: Walk) -> None:
+        """Take what the first request of a session and its copies showed for resident, if no policy says it."""
+        if callable_ is not None and self._root(place) not in self._start:
+            loads = {n for event in walk.events if event.kind is EventKind.LOAD for n in event.names}
+            self._start[self._root(place)] = callable_ - loads
+
+    def _resident_at(self, place: Place) -> frozenset[str] | None:
         if self.policy.resident is not None:
-            return self.policy.expand(self.policy.resident)
-        if place is None:
-            return None
-        root = self._roots.get(place.session.id, place.session.id)
-        if callable_ is not None and root not in self._start and request.kind == "turn":
-            loads = {n for event in happened if event.kind is EventKind.LOAD for n in event.names}
-            self._start[root] = callable_ - loads
-        start = self._start.get(root)
-        return None if start is None else tuple(sorted(start))
-
-    def _defers(self, request: Request) -> bool:
-        told = self.policy.provider
-        fits = told.api in (None, request.api) and told.model in (None, request.model)
-        if told.defers is not None and fits:
-            return bool(told.defers)
-        if request.recorded:
-            return bool(DEFERS.get(request.api or "", ""))
-        return (request.api, request.model) in self._defer
+            return frozenset(self.policy.expand(self.policy.resident))
+        return self._start.get(self._root(place))
 
     def _authorised(
-        self, listed: frozenset[str] | None, callable_: frozenset[str] | None, request: Request
+        self, listed: frozenset[str] | None, callable_: frozenset[str] | None, request: Request, who: Who
     ) -> frozenset[str] | None:
         if not self.policy.authoritative:
             return listed
         selected = self.policy.expand((*(self.policy.allow or ()), *(self.policy.ask or ())))
-        names = {*selected, *(callable_ or ()), *(request.registered or ())}
-        return frozenset(n for n in names if self.policy.effect(n) in ("allow", "ask"))
-
-    def _grade(self, request: Request, may: Test | None) -> Grade:
-        if request.wire is None:
-            return Grade.UNKNOWN
-        if may is None:
-            return Grade.INFERRED
-        return Grade.RECORDED if request.recorded else Grade.OBSERVED
+        names: Iterable[str] = {*selected, *(callable_ or ()), *(request.registered or ())}
+        return frozenset(n for n in names if who.may(n))
 
 
-def authority(policy: Policy, listed: frozenset[str] | None) -> Test | None:
-    """Return who may: the policy if it says, else the recorded list, else None for unknown."""
-    if policy.authoritative:
-        return lambda name: policy.effect(name) in ("allow", "ask")
-    return listed.__contains__ if listed is not None else None
-
-
-def _always(name: str) -> bool:  # noqa: ARG001 - a test that every name passes
-    return True
+def _grade(request: Request, who: Who, found: _Found, place: Place | None) -> Grade:
+    if request.wire is None:
+        return Grade.UNKNOWN
+    by_body = place is None and (found.never_loaded is not None or found.lost is not None)
+    if by_body or not who.known:
+        return Grade.INFERRED
+    return Grade.RECORDED if request.recorded else Grade.OBSERVED
 
 
 def _lineage(request: Request, place: Place | None) -> str:
@@ -279,7 +235,3 @@ def _roots(sessions: Sequence[Session]) -> dict[str, str]:
             seen.add(at)
         roots[s.id] = at
     return roots
-
-
-def _listed(names: Iterable[str] | None) -> list[str] | None:
-    return None if names is None else sorted(names)

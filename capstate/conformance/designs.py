@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from capstate.authority import Authority, Pool, Source, allow, deny
 from capstate.capabilities import Catalog
 from capstate.conformance.hosts import Body, Evidence, Host, Place, kept, prints
-from capstate.conformance.world import HOLDER, PROFILES, QUALIFIED, RESIDENT, Line, Mark, groups, names_of
+from capstate.conformance.world import ALLOWED, HOLDER, PROFILES, QUALIFIED, RESIDENT, Line, Mark, groups, names_of
 from capstate.epochs import Facts, reproject
 from capstate.errors import NeedsApproval, Refused
 from capstate.ledger import load
@@ -278,7 +278,7 @@ class Derived:
 
 
 class Library:
-    """B+C: a session of the library."""
+    """B+C: a session of the library. A configuration grants everything; the settings are a ceiling over it."""
 
     name: ClassVar[str] = "B+C"
 
@@ -289,7 +289,8 @@ class Library:
             self._runtime = Runtime(
                 self._file,
                 catalog=lambda: groups(place.settings.down),
-                grants={"settings": lambda _: [allow(on) for on in place.settings.read()["allow"]]},
+                grants={"configuration": lambda _: [allow(on) for on in ALLOWED]},
+                ceilings={"settings": lambda _: [allow(on) for on in place.settings.read()["allow"]]},
             )
             session = self._runtime.session(id_, holder=HOLDER)
             session.load(RESIDENT, by="configuration")

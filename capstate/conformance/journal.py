@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from capstate.conformance.world import PROFILES, groups
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError
-from capstate.usage import Reading, Usage, compare, prefix
+from capstate.usage import Kind, Reading, Usage, compare, prefix
 
 if TYPE_CHECKING:
     from capstate.conformance.matrix import Result, Turn
@@ -72,6 +72,8 @@ def lines(result: Result) -> Iterator[dict[str, Any]]:
             session = turn.seen.session
             before = last.get(session)
             spans[session] = spans.get(session, 0) + (turn.expected.boundary is not None)
+            if turn.expected.boundary in ("semantic", "native"):
+                yield {**key, **_compaction(turn), "cache": _cache(None, Reading(spans[session], kind=Kind.COMPACTION))}
             reading = _reading(turn, spans[session])
             receipts = turn.seen.receipts
             surface = receipts[-1]["surface"] if receipts else before[2] if before is not None else None
@@ -99,11 +101,19 @@ def _cache(before: Reading | None, now: Reading) -> dict[str, Any]:
     return {**told, "span": now.span, "comparison": str(compare(before, now)), "prefix": str(prefix(before, now))}
 
 
+def _compaction(turn: Turn) -> dict[str, Any]:
+    """Return the line of the compaction itself: its tokens are never those of the turn behind it."""
+    seen, due = turn.seen, turn.expected
+    boundary = {"kind": due.boundary, "first_kept": due.first_kept}
+    return {"kind": "compaction", "session": seen.session, "before_turn": seen.turn, "boundary": boundary}
+
+
 def _line(turn: Turn, before: Turn | None) -> dict[str, Any]:
     seen, due = turn.seen, turn.expected
     came = turn.wire - (before.wire if before is not None else frozenset())
     restored = due.boundary in ("close", "crash", "restart", "fork", "child")
     return {
+        "kind": "turn",
         "turn": seen.turn,
         "session": seen.session,
         "provider": seen.profile,

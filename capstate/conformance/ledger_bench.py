@@ -61,7 +61,7 @@ def entries(writer: Writer, head: Head | None, count: int = 1) -> tuple[Entry, .
     return chain_entries(writer.chain, head, records, at=1, token=writer.token)
 
 
-def grow(ledger: Ledger, writer: Writer, count: int = 1, **more: Any) -> Head:
+def grow(ledger: Ledger, writer: Writer, count: int = 1, **more: Any) -> Head:  # noqa: ANN401 - what append takes
     """Append ``count`` entries to the writer's chain."""
     head = ledger.head(writer.chain)
     return ledger.append(writer.chain, entries(writer, head, count), expect=head, writer=writer, **more)

@@ -1,6 +1,6 @@
 """What :mod:`capstate.conformance.ledgers` checks of rows, blobs, pools and ids; each docstring is the promise."""
 
-# ruff: noqa: D401, FBT003 - docstrings are promises, not commands; booleans here are expected values
+# ruff: noqa: FBT003 - booleans here are expected values
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def all_or_nothing(bench: Bench) -> None:
 
         pool = PoolChange("s", 1, b"2")
 
-        def again(**other: Any) -> Head:
+        def again(**other: Any) -> Head:  # noqa: ANN401 - what append takes
             return grow(ledger, writer, 2, **{"blobs": blobs, "pool": pool, **other})
 
         error = raises(PoolConflictError, lambda: again(pool=evolve(pool, expect=0)), "a pool seen too early")

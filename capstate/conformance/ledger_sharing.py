@@ -1,6 +1,6 @@
 """What :mod:`capstate.conformance.ledgers` checks of writers, posts and threads; each docstring is the promise."""
 
-# ruff: noqa: D401, FBT003 - docstrings are promises, not commands; booleans here are expected values
+# ruff: noqa: FBT003 - docstrings are promises, not commands; booleans here are expected values
 
 from __future__ import annotations
 

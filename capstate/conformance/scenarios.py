@@ -124,7 +124,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "3",
-            "old pointer-only session, reopened",
+            "old pointer-only session",
             _once(
                 load("git", legacy=True),
                 turn("git_log", legacy=True),
@@ -156,7 +156,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "5",
-            "saved and reopened; process restarted",
+            "reopened; restarted",
             _once(
                 load("git"),
                 turn("git_log"),
@@ -182,13 +182,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "6a",
-            "semantic compaction, one point kept",
+            "semantic, one point kept",
             _once(load("git"), turn("git_log"), load("web"), compact("web"), turn("git_blame", "web_fetch"), turn()),
             {"s02b-one-point-compacted-one-kept": None, "s06b-semantic-on-responses": None},
         ),
         Scenario(
             "6b",
-            "the provider's own compaction",
+            "provider's own compaction",
             _once(
                 load("git"),
                 turn("git_log"),
@@ -203,25 +203,25 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "7a",
-            "deferring provider to another",
+            "deferring to deferring",
             _switches(from_deferring=True, to_deferring=True),
             {"s07-provider-switch": (11, 12, 14)},
         ),
         Scenario(
             "7b",
-            "deferring provider to a plain one",
+            "deferring to plain",
             _switches(from_deferring=True, to_deferring=False),
             {"s07-provider-switch": (5, 7, 9)},
         ),
         Scenario(
             "7c",
-            "plain provider to any other",
+            "plain to any other",
             _switches(from_deferring=False, to_deferring=None),
             {"s07-provider-switch": (6, 8, 10)},
         ),
         Scenario(
             "8a",
-            "permission shrinks, then compaction",
+            "shrink, then compaction",
             _once(
                 load("git"),
                 load("web"),
@@ -236,7 +236,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "8b",
-            "compaction, then permission shrinks",
+            "compaction, then shrink",
             _once(
                 load("git"),
                 load("web"),
@@ -255,7 +255,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "8c",
-            "resource lost before and after; back again",
+            "resource lost, back, lost",
             _once(
                 load("git"),
                 load("web"),
@@ -273,7 +273,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "9a",
-            "parent, after its child loads",
+            "parent after child's load",
             _once(
                 load("git"),
                 Step("spawn", name="child", on=("base/*", "git/*", "web/*")),
@@ -286,7 +286,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "9b",
-            "child, while its parent shrinks",
+            "child as parent shrinks",
             _once(
                 load("git"),
                 Step("spawn", name="child", on=("base/*", "git/*", "web/web_fetch")),
@@ -301,7 +301,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "9c",
-            "fork after a revocation; branch move",
+            "fork; branch move",
             _once(
                 load("git"),
                 load("web"),

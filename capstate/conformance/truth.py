@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from capstate.conformance.play import ALLOWED, Stage, shrunk
-from capstate.conformance.world import RESIDENT, names_of
+from capstate.conformance.play import Stage, shrunk
+from capstate.conformance.world import ALLOWED, RESIDENT, names_of
 
 if TYPE_CHECKING:
     from capstate.conformance.scenarios import Script, Step

@@ -33,6 +33,9 @@ QUALIFIED: Mapping[str, str] = {name: f"{group}/{name}" for group, names in TOOL
 RESIDENT = "base"
 """The group that configuration loads."""
 
+ALLOWED = tuple(f"{group}/*" for group in TOOLS)
+"""What the settings allow at the start."""
+
 HOLDER = "alice"
 """Who every session of a script acts for, and whose denies the settings file keeps."""
 

@@ -22,8 +22,8 @@ FOLDERS = ("s05a-reopen-start-policy-narrow", "s08b-revoke-then-reopen")
 
 KEPT = frozenset(  # words, not a wall of quotes
     """type id parentId parentSession sessionId leafId firstKeptEntryId targetId compactionId timestamp role api
-    provider model modelId kind name toolName tool_name toolCallId tool_use_id call_id at tool group active registered authorised
-    addedToolNames now loaded customType why stopReason""".split()  # noqa: SIM905
+    provider model modelId kind name toolName tool_name toolCallId tool_use_id call_id at tool group active registered
+    authorised addedToolNames now loaded customType why stopReason""".split()  # noqa: SIM905
 )
 """Keys whose texts are names, ids and kinds."""
 

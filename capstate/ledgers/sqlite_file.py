@@ -46,7 +46,7 @@ def checked(path: str | os.PathLike[str]) -> Path:
     Raises:
         InvalidInputError: it is no path of a file, e.g. a URL or SQLite's ":memory:".
     """
-    text = os.fspath(path)
+    text: object = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text or text.startswith((":memory:", "file:", "sqlite:")):
         raise InvalidInputError("path", "the path of a file", text)
     return Path(text).absolute()
@@ -178,10 +178,10 @@ def _create(path: Path) -> None:
 def _write_ahead(db: sqlite3.Connection, path: Path, wait: float) -> None:
     """Switch to the write-ahead log. SQLite does not wait for others here, so this does."""
     until = time.monotonic() + wait
-    while True:
+    mode = ""
+    while not mode:
         try:
             mode = db.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
-            break
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise

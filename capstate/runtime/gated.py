@@ -77,7 +77,7 @@ class Gated(Owned):
         live = self._live
         _, _, surface = live.look(self._profile.names, self._line(self._path))
         state = live.state
-        if state.token > self._writer.token:
+        if state.token > self._token:
             raise StaleWriterError(self.id, None, live.folds.head(self.id), owner=False)
         verdict = judge(self._by_name(surface), call, state, self._damaged, self._elsewhere)
         if verdict.approval is not None and self.holder != self.id:

@@ -10,8 +10,6 @@ external call ``outcome_unknown``, exceptions and cancellation included.
 
 from __future__ import annotations
 
-import asyncio
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -21,7 +19,6 @@ from capstate.errors import InvalidInputError
 from capstate.trace import Call, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from capstate.runtime.gated import Gated  # noqa: TC004 - it imports this module
@@ -133,16 +130,9 @@ class Gate:
 
     async def __aenter__(self) -> Permit:
         """Start the call in a worker thread; cancelled meanwhile, it settles as never sent."""
-        start = _in_thread(self._start)
-        try:
-            permit: Permit = await asyncio.shield(start)
-        except asyncio.CancelledError:
-            await _finish(start)
-            if not start.cancelled() and start.exception() is None:
-                settle = _in_thread(start.result().not_sent)
-                await _finish(settle)
-                settle.exception()  # looked at: if it failed, the operation stays unsettled, which is the truth
-            raise
+        from capstate.runtime import waiting  # noqa: PLC0415 - who has no event loop need not load one
+
+        permit: Permit = await waiting.begun(self._start, undo=Permit.not_sent)
         permit._later = permit.operation is not None
         self._permit = permit
         return permit
@@ -155,13 +145,9 @@ class Gate:
         if permit is None or permit.operation is None:
             self.__exit__(kind, error, tb)
             return
-        leave = _in_thread(permit._leave)
-        cancelled = await _finish(leave)
-        failed = leave.exception()
-        if cancelled:
-            raise asyncio.CancelledError from failed
-        if failed is not None:
-            raise failed
+        from capstate.runtime import waiting  # noqa: PLC0415 - as above
+
+        await waiting.ended(permit._leave)
 
     def _start(self) -> Permit:
         if self._used:
@@ -182,19 +168,3 @@ def check_cost(cost: object) -> int:
     if type(cost) is not int or not 0 <= cost < 2**53:
         raise InvalidInputError("cost", "whole micro-units from 0", cost)
     return cost
-
-
-def _in_thread(work: Callable[[], Any]) -> asyncio.Future[Any]:
-    # No task of its own: what cancels all tasks at the end of a program must not lose a permit.
-    return asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
-
-
-async def _finish(future: asyncio.Future[Any]) -> bool:
-    """Wait until ``future`` is done, whatever cancels the waiting; return whether something did."""
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError:
-            cancelled = True
-    return cancelled

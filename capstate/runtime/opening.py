@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from capstate.digest import canonical
 from capstate.epochs import Cause
 from capstate.errors import InvalidInputError, MalformedError, SessionClosedError, StaleWriterError
-from capstate.ledger import OPENED, Head, Outcome, Record, Stored, Writer, chain_entries, read_blob, verify
+from capstate.ledger import OPENED, Head, Outcome, Record, Stored, Writer, chain_entries, load, read_blob, verify
 from capstate.receipts import Receipt
 from capstate.runtime.live import Folds, Live
 from capstate.runtime.owned import TRIES
 from capstate.runtime.session import Session
 from capstate.runtime.sources import Sources
+from capstate.runtime.state import State
 from capstate.surface import counting
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from capstate.authority import Limits
     from capstate.ledger import Ledger
     from capstate.runtime import Runtime
-    from capstate.runtime.state import State
 
 _FIRST = {"session": Cause.OPEN, "child": Cause.CHILD, "fork": Cause.FORK, "holder": Cause.OPEN}
 """Why the first epoch of a chain is made."""
@@ -186,11 +186,20 @@ class Opener:
             return None
 
     def _origin(self, state: State | None, session: Session) -> Receipt | None:
-        """Return what a fork's first receipt compares with, if that was not written yet."""
-        opening = state.opening if state is not None else None
-        if opening is None or opening.origin is None:
-            return None
-        return self._last(self.state(opening.origin[0]), session)
+        """Return what a fork's first receipt compares with, if that was not written yet: the origin's at the fork."""
+        seen = {session.id}
+        while state is not None and state.opening is not None and state.opening.origin is not None:
+            chain, _, sequence, _ = state.opening.origin
+            if chain in seen:
+                return None
+            seen.add(chain)
+            state = State(chain)
+            for entry in load(self.ledger, chain, self.key).entries:
+                if entry.sequence <= sequence:
+                    state.apply(entry)
+            if state.receipt is not None:
+                return self._last(state, session)
+        return None
 
     def _token(self, chain: str) -> int | None:
         with self._lock:

@@ -35,6 +35,7 @@ class Owned:
     def __init__(self, runtime: Runtime, live: Live, writer: Writer, *, fresh: Cause, damage: tuple[str, ...]) -> None:
         self.id = live.chain
         self._runtime, self._live, self._writer = runtime, live, writer
+        self._token = max(writer.token, live.state.token)
         self._fresh: Cause | None = fresh
         self._damage = damage
         self._lock = threading.RLock()

@@ -8,7 +8,7 @@ same value object again, so that later comparisons are by identity.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -33,6 +33,7 @@ GrantSource = Callable[[str], "Iterable[Grant | str] | Rules"]
 CeilingSource = Callable[[str], "Iterable[Grant | str] | Rules | Effect | str | None"]
 CatalogSource = Callable[[], Iterable[Group]]
 
+_UNUSED = inspect.GEN_CREATED
 _NOTHING = "none"
 """What a ceiling may return for: no tool at all."""
 
@@ -141,6 +142,8 @@ def _rules(raw: Any) -> Any:  # noqa: ANN401 - what the host returned
         return raw
     if isinstance(raw, (set, frozenset)):
         return sorted(raw, key=_order)
+    if isinstance(raw, Iterator) and not (inspect.isgenerator(raw) and inspect.getgeneratorstate(raw) == _UNUSED):
+        raise TypeError("an iterator, which somebody may have used up: its denies would be gone at the second look")
     return tuple(raw) if type(raw) is tuple else list(raw)
 
 

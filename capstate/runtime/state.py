@@ -95,6 +95,8 @@ class State:
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry. One of an unknown kind changes nothing; one that does not read is a hole."""
+        if entry.unsealed and not entry.posted:
+            self.damaged(entry.sequence)  # writers seal: somebody else wrote it, or wrote it anew
         doubted = any(self.accepted < hole <= entry.sequence for hole in self.holes)
         if not entry.unsealed:
             self.at = max(self.at, entry.at)
@@ -166,7 +168,8 @@ class State:
 
     def _approved(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         if adds:
-            self.approvals.append(approval_from(body))
+            given = approval_from(body)
+            self.approvals = [*(a for a in self.approvals if a.key != given.key), given]
 
     def _rejected(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         rejection = approval_from(body)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from capstate.terminal.page import say
+from capstate.terminal.page import clean, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,8 +94,8 @@ def _table(*columns: str) -> Table:
 
 def show_audit(out: Console, lines: Sequence[Mapping[str, Any]]) -> None:
     """Print the findings and the summary of an audit."""
-    findings = [line for line in lines if "finding" in line]
-    summary: Mapping[str, Any] = next((line["summary"] for line in lines if "summary" in line), {})
+    findings = [clean(line) for line in lines if "finding" in line]
+    summary: Mapping[str, Any] = clean(next((line["summary"] for line in lines if "summary" in line), {}))
     if findings:
         table = _table("rule", "turn", "what", "tools", "grade", "place")
         for one in findings:
@@ -124,6 +124,7 @@ def show_audit(out: Console, lines: Sequence[Mapping[str, Any]]) -> None:
 
 def show_projection(out: Console, found: Mapping[str, Any]) -> None:
     """Print what belongs on the wire."""
+    found = clean(found)
     table = _table("tool", "place")
     for name in found["immediate"]:
         table.add_row(Text(name), "immediate")
@@ -150,6 +151,7 @@ def show_rule(out: Console, rule: Rule) -> None:
 
 def show_explained(out: Console, found: Mapping[str, Any]) -> None:
     """Print why a tool was callable or not."""
+    found = clean(found)
     out.print(Text(f"{found['tool']} in epoch {found['epoch']} ({found['cause']}): ").append_text(_told(found)))
     say(out, f"receipt {found['receipt']}", "dim", 3)
     for line in found["history"]:
@@ -165,6 +167,7 @@ def _told(state: Mapping[str, Any]) -> Text:
 
 def show_difference(out: Console, found: Mapping[str, Any]) -> None:
     """Print how two epochs differ."""
+    found = clean(found)
     facts = ", ".join(found["facts"]) or "nothing"
     out.print(Text(f"epoch {found['from']} to {found['to']}: differing facts: {facts}"))
     if not found["changes"]:
@@ -178,6 +181,7 @@ def show_difference(out: Console, found: Mapping[str, Any]) -> None:
 
 def show_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the outcome for each chain."""
+    rows = clean(rows)
     for row in rows:
         style = "green" if row["good"] else "bold red"
         out.print(Text(row["session"]).append(": ").append(row["outcome"], style=style).append(f", {row['why']}"))

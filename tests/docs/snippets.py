@@ -15,13 +15,20 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import capstate
+
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<word>file|not run):(?P<what>.*?)-->\s*)?"
     r"^(?P<fence>```+)(?P<lang>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
 _RUN = [sys.executable, "-c", "from capstate.cli import main; main()"]
-_PLAIN = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}  # the same lines on every terminal
+_PLAIN = {
+    **os.environ,
+    "COLUMNS": "120",  # the same lines on every terminal
+    "NO_COLOR": "1",
+    "PYTHONPATH": str(Path(capstate.__file__).parents[1]),  # the capstate of this run, from any folder
+}
 
 
 class Block(NamedTuple):

@@ -34,7 +34,7 @@ class Rows:
     def __init__(self, rows: Iterable[Stored]) -> None:
         self.rows = list(rows)
 
-    def read(self, chain: str, start: int = 0) -> list[Stored]:
+    def read(self, chain: str, start: int = 0) -> list[Stored]:  # noqa: ARG002 - the port has it
         """Give the rows, in the order in which they lie."""
         return [row for row in self.rows if not start or row.sequence >= start]
 

@@ -55,7 +55,7 @@ class _Wrong(MemoryLedger):
 
 
 class _IgnoresExpect(_Wrong):
-    def append(self, chain: str, rows: Any, *, expect: Any, writer: Writer, **more: Any) -> Head:
+    def append(self, chain: str, rows: Any, *, expect: Any, writer: Writer, **more: Any) -> Head:  # noqa: ARG002 - that is the fault
         return super().append(chain, rows, expect=self.head(chain), writer=writer, **more)
 
 
@@ -133,7 +133,7 @@ class _PostOutsideTheTransaction(_Wrong):
 
 class _FoldsCase(_Wrong):
     def head(self, chain: str) -> Head | None:
-        return super().head(chain.lower() if isinstance(chain, str) else chain)
+        return super().head(chain.lower() if type(chain) is str else chain)
 
 
 class _CloseKeepsLocks(_Wrong):

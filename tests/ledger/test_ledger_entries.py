@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capstate.digest import Domain, canonical, fingerprint
-from capstate.errors import CapstateError, InvalidInputError, LedgerFormatError, MalformedError
+from capstate.errors import InvalidInputError, LedgerFormatError, MalformedError
 from capstate.ledger import Head, Record, Stored, chain_entries, decode, torn
 from tests.ledger.rows import KEY, honest
 
@@ -155,7 +155,7 @@ def test_an_unknown_format_is_its_own_error(version: int) -> None:
         lambda text: text.replace('"body":{}', '"body":{"x":-0.0}'),
         lambda text: text.replace('"body":{}', '"body":{"x":1e400}'),
         lambda text: text.replace('"body":{}', '"body":{"x":100000000000000000000000}'),
-        lambda text: text.replace('"body":{}', '"body":{"x":' + "[" * 600 + "]" * 600 + "}"),
+        lambda text: text.replace('"body":{}', '"body":{"x":' + "[" * 2000 + "]" * 2000 + "}"),
         lambda text: text.replace('"body":{}', '"body":{"x":"\\ud800"}'),
     ],
     ids=[
@@ -193,14 +193,18 @@ def test_hostile_bytes_give_only_our_errors(stored: bytes, sequence: int) -> Non
     torn(hostile)
     try:
         entry = decode(hostile, "s")
-    except CapstateError as error:
-        assert type(error) in (MalformedError, LedgerFormatError)
+    except (MalformedError, LedgerFormatError):
+        pass
     else:
         assert (stored, sequence) == (entry.stored, entry.sequence)
 
 
 def test_the_port_is_imported_without_sqlite() -> None:
     """``import capstate.ledger`` and the ledger in memory load no database and no file lock."""
-    code = "import sys, capstate.ledger, capstate.ledgers.memory; print({'sqlite3', 'fcntl'} & set(sys.modules))"
+    code = (
+        "import sys; before = set(sys.modules)\n"  # what measures coverage may have loaded one already
+        "import capstate.ledger, capstate.ledgers.memory\n"
+        "print({'sqlite3', 'fcntl'} & (set(sys.modules) - before))"
+    )
 
     assert "set()\n" == run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -243,7 +243,8 @@ def test_threads_of_two_processes_post_one_chain(path: Path, actor: Callable[[],
             try:
                 ledger.append("s", rows, expect=head, writer=writer)
             except StaleWriterError as error:
-                assert error.owner
+                if not error.owner:
+                    raise
                 continue
             own += 1
         assert ["done", "done"] == [each.answer() for each in pair]

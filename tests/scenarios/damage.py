@@ -21,8 +21,8 @@ from capstate.ledgers.sqlite import SQLiteLedger
 from tests.scenarios.hosts import HostError
 
 if TYPE_CHECKING:
+    from tests.scenarios.stage import Stage
     from tests.scenarios.states import State
-    from tests.scenarios.story import Story
 
 Row = tuple[int, str]
 """Sequence number and digest of an entry."""
@@ -44,7 +44,7 @@ class Journal:
 
     # ---- building
 
-    def build(self, story: Story, lines: list[str]) -> None:
+    def build(self, story: Stage, lines: list[str]) -> None:
         """Write the story of ``lines`` and damage it."""
         self.used = True
         parsed = [_parsed(line) for line in lines]
@@ -77,7 +77,7 @@ class Journal:
             _spoil(story, self.chain, self.records[torn][0], b"")
         self.spoilt = {*zeroed, *missing, *([torn] if torn is not None else [])}
 
-    def _write(self, story: Story, host: Any, number: int, record: Mapping[str, Any]) -> None:
+    def _write(self, story: Stage, host: Any, number: int, record: Mapping[str, Any]) -> None:
         kind = record.get("kind")
         if kind in ("loaded", "unloaded"):
             command = {"loaded": "load", "unloaded": "unload"}[kind]
@@ -96,12 +96,12 @@ class Journal:
 
     # ---- processes
 
-    def open(self, story: Story, session: str, process: str) -> None:
+    def open(self, story: Stage, session: str, process: str) -> None:
         """Open the session in a process; what it was open in before stays what it is."""
         self.used, self.chain = True, session
         story.open(session, process, limits=False)
 
-    def append(self, story: Story, process: str, record: Mapping[str, Any]) -> None:
+    def append(self, story: Stage, process: str, record: Mapping[str, Any]) -> None:
         """Write a record in a process; one that is dead had its write queued."""
         number = max(self.records, default=0) + 1
         if self.spoilt and number - 1 in self.spoilt and number - 1 == max(self.records):
@@ -118,7 +118,7 @@ class Journal:
             return
         self.spoilt.discard(number)
 
-    def _zombie(self, story: Story, process: str, record: Mapping[str, Any]) -> None:
+    def _zombie(self, story: Stage, process: str, record: Mapping[str, Any]) -> None:
         """The write that was queued when the process died, with its head and its fencing token."""
         head, token = self.tokens[process]
         ledger: Ledger = MemoryLedger(story.memory) if story.memory is not None else SQLiteLedger(story.database)
@@ -169,14 +169,14 @@ def _parsed(line: str) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _fragment(line: str, story: Story) -> dict[str, Any]:
+def _fragment(line: str, story: Stage) -> dict[str, Any]:
     """Return what a broken line was about to say."""
     begun = re.search(r'"groups":\["([^"]*)', line)
     found = [g["id"] for g in story.world["groups"] if begun is not None and g["id"].startswith(begun[1])]
     return {"kind": "loaded", "groups": found[:1]} if found else {"kind": "message", "id": "lost"}
 
 
-def _spoil(story: Story, chain: str, sequence: int, how: bytes | None) -> None:
+def _spoil(story: Stage, chain: str, sequence: int, how: bytes | None) -> None:
     """Overwrite one stored row with zero bytes, cut it in half (empty bytes), or remove it (None)."""
     if story.memory is not None:
         rows = story.memory._storage.rows[chain]

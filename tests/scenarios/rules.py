@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.scenarios.story import Story
+    from tests.scenarios.stage import Stage
 
 
 def covers(selector: str, tool: str) -> bool:
@@ -16,13 +16,13 @@ def covers(selector: str, tool: str) -> bool:
     return selector in ("*", tool) or selector == tool.partition("/")[0] + "/*"
 
 
-def allowed(story: Story, session: str) -> set[str]:
+def allowed(story: Stage, session: str) -> set[str]:
     """Return what the live grants allow a session now, of the tools that exist."""
     tools = {f"{g['id']}/{t['name']}" for g in story.world["groups"] for t in g["tools"]}
     return {tool for tool in tools if _decide(story, session, tool)}
 
 
-def _decide(story: Story, session: str, tool: str) -> bool:
+def _decide(story: Stage, session: str, tool: str) -> bool:
     holder = session
     while holder in story.origins:
         holder = story.origins[holder]

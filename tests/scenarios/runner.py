@@ -12,7 +12,8 @@ from typing import Any
 from attrs import define, field
 
 from tests.scenarios import checks, never
-from tests.scenarios.story import Story, UnsupportedError
+from tests.scenarios.stage import UnsupportedError
+from tests.scenarios.story import Story
 
 
 @define

@@ -282,6 +282,7 @@ def approved() -> dict[str, Any]:
             event("begin", calls=["s2"]),
             event("begin", calls=["s1"]),
             event("finish", call="s1", outcome="ok", evidence="E1", message="t1", detail="sent to x"),
+            event("begin", calls=["s1"]),
             event("approve", call="s2", decision="reject"),
             propose(("s3", "mail/send", {"to": "x"}), run="none"),
             event("begin", calls=["s3"]),
@@ -298,8 +299,9 @@ def approved() -> dict[str, Any]:
             check(6, "executed", None, call="s2", times=0),
             check(7, "executed", None, call="s1", times=1, with_args={"to": "x"}),
             check(8, "trace", valid="open", open_calls=["s2"]),
-            check(9, "outcome", call="s2", **{"is": "denied"}),
-            check(9, "trace", valid=True),
+            check(9, "executed", None, call="s1", times=1),
+            check(10, "outcome", call="s2", **{"is": "denied"}),
+            check(10, "trace", valid=True),
             check("end", "refused", None, call="s3", error="not_authorised"),
             check("end", "executed", None, call="s3", times=0),
         ],
@@ -316,17 +318,17 @@ def approved() -> dict[str, Any]:
 
 
 def repeated_ids() -> dict[str, Any]:
-    calls = [{"id": "x.1", "tool": "docs/find", "args": {}}]
+    calls = [{"id": "x1", "tool": "docs/find", "args": {}}]
     return case(
         "repeated ids",
         [
             event("say", messages=[MESSAGE]),
-            propose(("x.1", "docs/find", {"again": True})),
+            propose(("x1", "docs/find", {"again": True}), ("y.2", "docs/find"), ("y:2", "docs/find")),
             event("switch_provider", to=ALPHA),
         ],
         [
             check(2, "wire", call_ids="injective_per_occurrence", pairs_preserved=True, max_length=40, legal=True),
-            check(2, "trace", valid=True, occurrences=2, adjacent=[["a1", "t1"], ["t1", "u2"]], evidence_order=["E1"]),
+            check(2, "trace", valid=True, occurrences=4, adjacent=[["a1", "t1"], ["t1", "u2"]], evidence_order=["E1"]),
             check(3, "wire", call_ids="injective_per_occurrence", pairs_preserved=True, names="injective"),
             check(3, "receipt", reason="provider_switch"),
         ],
@@ -338,7 +340,7 @@ def repeated_ids() -> dict[str, Any]:
             "main": [
                 {"id": "u1", "role": "user", "text": "hello there"},
                 {"id": "a1", "role": "assistant", "calls": calls},
-                {"id": "t1", "role": "tool", "result_for": "x.1", "outcome": "ok", "evidence": "E1"},
+                {"id": "t1", "role": "tool", "result_for": "x1", "outcome": "ok", "evidence": "E1"},
             ]
         },
     )
@@ -428,7 +430,50 @@ def revoked_meanwhile() -> dict[str, Any]:
     )  # fmt: skip
 
 
+def twice_named() -> dict[str, Any]:
+    other = {"type": "object", "properties": {"page": {"type": "integer"}}}
+    twice = group("wiki", tool("find"), {**tool("find"), "schema": other}, tool("read"))
+    return case(
+        "one name, two definitions",
+        [propose(("c1", "wiki/find"), ("c2", "wiki/read")), event("load", groups=["wiki"], load_point="t2")],
+        [
+            check("start", "callable", exactly=["wiki/read"]),
+            check("end", "refused", None, call="c1", error="name_conflict"),
+            check("end", "executed", None, call="c2", times=1),
+            check(2, "error", None, event=2, error="name_conflict"),
+            check("end", "callable", exactly=["wiki/read"], excludes=["wiki/find"]),
+        ],
+        [{"predicate": "name_collision"}, {"predicate": "misdispatch"}],
+        groups=[twice],
+        grants=[grant("wiki/*")],
+    )
+
+
+def misrouted() -> dict[str, Any]:
+    return case(
+        "an approval for another session",
+        [
+            {"op": "spawn", "parent": "main", "child": "kid", "want": ["mail/send"]},
+            propose(("s1", "mail/send", {"to": "x"}), run="none"),
+            propose(("s1", "mail/send", {"to": "x"}), session="kid", run="none"),
+            event("approve", "kid", call="s1", decision="once"),
+            event("begin", calls=["s1"]),
+            event("begin", "kid", calls=["s1"]),
+        ],
+        [
+            check(1, "callable", "kid", exactly=["mail/send"]),
+            check("end", "executed", "main", call="s1", times=0),
+            check("end", "refused", "main", call="s1", error="needs_approval"),
+            check("end", "executed", "kid", call="s1", times=1),
+        ],
+        [{"predicate": "approval_misrouted"}, {"predicate": "approval_reused"}],
+        groups=[MAIL],
+        resources=SRV,
+        grants=[grant("mail/*", "ask")],
+    )
+
+
 ALL = (
     forked, unloaded, temporary, lost, reached, compacted, approved, repeated_ids, narrow_names, zeroed, missing,
-    revoked_meanwhile,
+    revoked_meanwhile, twice_named, misrouted,
 )  # fmt: skip

@@ -119,6 +119,30 @@ def test_a_wrong_answer_fails(what: str) -> None:
     assert verdict.failures[0]["check"].startswith(("callable", what, "started_among"))
 
 
+@pytest.mark.parametrize(
+    "happened",
+    [
+        {"predicate": "executed", "calls": ["c1"]},
+        {"predicate": "executed_more_than", "call": "c1", "count": 0},
+        {"predicate": "started_more_than", "count": 0},
+        {"predicate": "body_reached", "tool": "notes/read"},
+        {"predicate": "callable", "session": "main", "tool": "notes/read", "must_be": False},
+        {"predicate": "callable", "session": "main", "tool": "lab/run", "must_be": True, "from_event": 1},
+        {"predicate": "outcome_becomes", "call": "c2", "forbidden": ["denied"]},
+        {"predicate": "results_more_than", "session": "main", "call": "c3", "count": 0},
+    ],
+    ids=lambda happened: happened["predicate"] + str(happened.get("must_be", "")),
+)
+def test_what_did_happen_is_seen(happened: dict[str, Any]) -> None:
+    """A predicate that came true fails the case, with the event at which it did."""
+    case = json.loads(FILES["H02"].read_text())
+    case["then"] = {"checks": [], "never": [{"text": "it happened", **happened}]}
+
+    found = run_case(case, ledger="memory").failures
+
+    assert {one["check"] for one in found} == {f"never {happened['predicate']}"}
+
+
 def test_unknown_words_are_listed_and_fail_the_case() -> None:
     """A word that the runner does not know is never passed over: check, part of a check, predicate, event."""
     case = json.loads(FILES["H02"].read_text())
