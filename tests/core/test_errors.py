@@ -6,10 +6,14 @@ from capstate.errors import (
     CallNotStartedError,
     CapstateError,
     InvalidInputError,
+    LedgerError,
     MalformedError,
     NeedsApproval,
+    PoolConflictError,
     Reason,
     Refused,
+    StaleWriterError,
+    SurfaceExceededError,
 )
 from capstate.trace import Call, Message, Outcome, Role
 
@@ -72,3 +76,34 @@ def test_reasons_stand_in_the_order_in_which_they_are_tested() -> None:
         "limit_exceeded",
         "needs_approval",
     ]
+
+
+def test_an_exceeded_surface_names_what_exceeds_it() -> None:
+    """Names that are not callable, then names with another definition; a kind without names is left out."""
+    both = SurfaceExceededError(("a", "b"), ("c",))
+    text = str(both)
+
+    assert (both.names, both.differing) == (("a", "b"), ("c",))
+    assert text == "the request body exceeds the surface: not callable 'a', 'b'; another definition of 'c'"
+    assert str(SurfaceExceededError((), ("c",))) == "the request body exceeds the surface: another definition of 'c'"
+    assert str(SurfaceExceededError(("a",), ())) == "the request body exceeds the surface: not callable 'a'"
+
+
+def test_a_stale_writer_is_told_by_what() -> None:
+    """An owner met another head; somebody else lost the chain."""
+    one = StaleWriterError("s", None, None, owner=True)
+    other = StaleWriterError("s", None, None, owner=False)
+
+    assert (one.chain, one.expected, one.got, one.owner, other.owner) == ("s", None, None, True, False)
+    assert str(one) == "chain 's': its head is None, not None"
+    assert str(other) == "chain 's': another writer owns it now, or this one was closed"
+    assert isinstance(one, LedgerError)
+
+
+def test_a_pool_conflict_carries_both_versions() -> None:
+    """Read the pool again and retry."""
+    conflict = PoolConflictError("root", 3, 4)
+
+    assert (conflict.root, conflict.expected, conflict.got) == ("root", 3, 4)
+    assert str(conflict) == "pool of 'root': its version is 4, not 3"
+    assert isinstance(conflict, LedgerError)

@@ -231,8 +231,8 @@ def test_decisions_of_a_missing_tool() -> None:
         (lambda: Pool((Source("a"), Source("a"))), "grant sources"),
         (lambda: Authority(Pool(), (Ceiling("a"), Ceiling("a"))), "ceilings"),
         (lambda: Pool(want=("git",)), "want"),
-        (lambda: Source("a", (), "fine"), "state of a source"),  # type: ignore[arg-type]
-        (lambda: Ceiling("a", (), "none"), "effect of a ceiling"),  # type: ignore[arg-type]
+        (lambda: Source("a", (), "fine"), "state of a source"),
+        (lambda: Ceiling("a", (), "none"), "effect of a ceiling"),
     ],
     ids=["sources", "ceilings", "want", "state", "effect"],
 )
