@@ -85,16 +85,11 @@ def test_a_rule_without_an_id_has_one_of_its_fields() -> None:
         allow("git/*", pin=True),
         allow("git/*", pin=[]),
         allow("git/*", pin=[("git/log", "b3:1")]),
-        *(
-            evolve(base, id="", **{name: value})
-            for name, value in (
-                ("giver", "ann"),
-                ("lifetime", Lifetime.SESSION),
-                ("until", "job"),
-                ("expires", 1),
-                ("token", 1),
-            )
-        ),
+        evolve(base, id="", giver="ann"),
+        evolve(base, id="", lifetime=Lifetime.SESSION),
+        evolve(base, id="", until="job"),
+        evolve(base, id="", expires=1),
+        evolve(base, id="", token=1),
     ]
     body = {"effect": "allow", "id": "", "on": "git/*"}
 
@@ -108,7 +103,7 @@ def test_a_pin_lists_definitions() -> None:
     """Pairs in any form and order; True is the first sight, False and None are no pin; an empty pin is one."""
     pairs = [("git/log", "b3:1"), ["git/push", "b3:2"]]
 
-    assert allow("git/*", pin=pairs).pin == {("git/log", "b3:1"), ("git/push", "b3:2")}  # type: ignore[arg-type]
+    assert allow("git/*", pin=pairs).pin == frozenset({("git/log", "b3:1"), ("git/push", "b3:2")})  # type: ignore[arg-type]
     assert allow("git/*", pin=pairs) == allow("git/*", pin=reversed(pairs))  # type: ignore[arg-type]
     assert allow("git/*", pin=True).pin == FIRST_SIGHT
     assert allow("git/*", pin=False).pin is None
