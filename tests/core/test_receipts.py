@@ -289,7 +289,7 @@ ADDED, REMOVED, REDEFINED = (Change(action, "g/t", "x") for action in (Action.AD
         ([], {"damage": ("tail",)}, {"recovered_tail"}),
         ([], {"damage": ("hole", "tail")}, {"recovered_hole", "recovered_tail"}),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_kinds_of_a_receipt(changes: list[Change], more: dict[str, Any], expected: set[str]) -> None:
     """Sorted, each once."""
