@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from capstate.authority import (
     FIRST_SIGHT,
@@ -85,16 +84,11 @@ def test_a_rule_without_an_id_has_one_of_its_fields() -> None:
         allow("git/*", pin=True),
         allow("git/*", pin=[]),
         allow("git/*", pin=[("git/log", "b3:1")]),
-        *(
-            evolve(base, id="", **{name: value})
-            for name, value in (
-                ("giver", "ann"),
-                ("lifetime", Lifetime.SESSION),
-                ("until", "job"),
-                ("expires", 1),
-                ("token", 1),
-            )
-        ),
+        Grant("git/*", Effect.ALLOW, giver="ann"),
+        Grant("git/*", Effect.ALLOW, lifetime=Lifetime.SESSION),
+        Grant("git/*", Effect.ALLOW, until="job"),
+        Grant("git/*", Effect.ALLOW, expires=1),
+        Grant("git/*", Effect.ALLOW, token=1),
     ]
     body = {"effect": "allow", "id": "", "on": "git/*"}
 
@@ -106,10 +100,10 @@ def test_a_rule_without_an_id_has_one_of_its_fields() -> None:
 
 def test_a_pin_lists_definitions() -> None:
     """Pairs in any form and order; True is the first sight, False and None are no pin; an empty pin is one."""
-    pairs = [("git/log", "b3:1"), ["git/push", "b3:2"]]
+    pairs: list[Any] = [("git/log", "b3:1"), ["git/push", "b3:2"]]
 
-    assert allow("git/*", pin=pairs).pin == {("git/log", "b3:1"), ("git/push", "b3:2")}  # type: ignore[arg-type]
-    assert allow("git/*", pin=pairs) == allow("git/*", pin=reversed(pairs))  # type: ignore[arg-type]
+    assert allow("git/*", pin=pairs).pin == frozenset({("git/log", "b3:1"), ("git/push", "b3:2")})
+    assert allow("git/*", pin=pairs) == allow("git/*", pin=reversed(pairs))
     assert allow("git/*", pin=True).pin == FIRST_SIGHT
     assert allow("git/*", pin=False).pin is None
     assert allow("git/*").pin is None

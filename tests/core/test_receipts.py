@@ -134,7 +134,7 @@ def test_a_receipt_in_another_encoding_is_refused() -> None:
     for wrong in (
         encoded + b" ",
         b'{"cause":"open",' + encoded[1:],
-        orjson.dumps(dict(reversed(one.receipt.body.items()))),
+        orjson.dumps(dict(sorted(one.receipt.body.items(), reverse=True))),
         big,
     ):
         with pytest.raises(MalformedError) as raised:

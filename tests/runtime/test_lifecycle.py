@@ -119,7 +119,13 @@ class Lifecycle(RuleBasedStateMachine):
         self.expected.failing = not self.expected.failing
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), on=SELECTORS, effect=EFFECTS, lifetime=st.sampled_from(["persistent", "session"]), pin=st.booleans())
+    @rule(
+        data=st.data(),
+        on=SELECTORS,
+        effect=EFFECTS,
+        lifetime=st.sampled_from(["persistent", "session"]),
+        pin=st.booleans(),
+    )
     def grant(self, data: st.DataObject, on: str, effect: str, lifetime: str, pin: bool) -> None:
         id_ = self.pick(data)
         grant = self.sessions[id_].grant(on, by="ann", effect=effect, lifetime=lifetime, pin=pin, id=self.fresh("g"))
@@ -152,7 +158,9 @@ class Lifecycle(RuleBasedStateMachine):
             )
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), on=st.lists(SELECTORS, min_size=1, max_size=2, unique=True), name=st.sampled_from(["j1", "j2"]))
+    @rule(
+        data=st.data(), on=st.lists(SELECTORS, min_size=1, max_size=2, unique=True), name=st.sampled_from(["j1", "j2"])
+    )
     def begin_job(self, data: st.DataObject, on: list[str], name: str) -> None:
         id_ = self.pick(data)
         if (id_, name) in self.jobs:
@@ -185,7 +193,12 @@ class Lifecycle(RuleBasedStateMachine):
         self.expected.up[group] = not self.expected.up[group]
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), do=st.sampled_from(["load", "load", "unload", "removal"]), on=SELECTORS, at=st.sampled_from([None, *ENTRIES]))
+    @rule(
+        data=st.data(),
+        do=st.sampled_from(["load", "load", "unload", "removal"]),
+        on=SELECTORS,
+        at=st.sampled_from([None, *ENTRIES]),
+    )
     def wish(self, data: st.DataObject, do: str, on: str, at: str | None) -> None:
         id_ = self.pick(data)
         session = self.sessions[id_]
@@ -225,9 +238,13 @@ class Lifecycle(RuleBasedStateMachine):
         else:
             assert (epoch.receipt.tools("added"), epoch.receipt.tools("removed")) == (added, removed)
             assert cause == "turn" or line.fresh or epoch.receipt.cause == cause
-            assert epoch.receipt.body["previous"] == (last.digest if last is not None and last.body["session"] == id_ else None)
+            assert epoch.receipt.body["previous"] == (
+                last.digest if last is not None and last.body["session"] == id_ else None
+            )
         predicted = self.expected.predict(id_)
-        assert [p.definition.qualified for p in (*epoch.projection.immediate, *epoch.projection.deferred)] == predicted["order"]
+        assert [p.definition.qualified for p in (*epoch.projection.immediate, *epoch.projection.deferred)] == predicted[
+            "order"
+        ]
         for placed in epoch.projection.deferred:
             at = predicted["callable"][placed.definition.qualified]["at"]
             assert placed.mark is not None
