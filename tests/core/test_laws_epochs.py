@@ -305,6 +305,14 @@ def test_each_change_of_what_is_seen_is_explained_once(seed: int) -> None:
 
 
 @given(SEEDS)
+def test_what_is_placed_is_what_is_callable(seed: int) -> None:
+    """Each callable tool stands at one place of the wire, and nothing else does."""
+    for _, _, epoch in chain(seed):
+        placed = [p.definition.qualified for p in (*epoch.projection.immediate, *epoch.projection.deferred)]
+        assert sorted(placed) == sorted(epoch.surface.callable)
+
+
+@given(SEEDS)
 def test_whole_groups_are_named_whole(seed: int) -> None:
     """The body says the same as the changes; a whole group is one line, and nothing else is."""
     for _, before, epoch in chain(seed):
