@@ -36,13 +36,13 @@ class Gated(Owned):
         return Gate(self, call, check_cost(cost))
 
     def reconcile(self, operation: str, *, outcome: str, by: str, evidence: str | None = None) -> None:
-        """Settle an operation of unknown outcome by what the tool's side says now.
+        """Settle an unsettled operation by what the tool's side says now; what its own call says later still counts.
 
         Args:
             outcome: a value of :class:`~capstate.trace.Outcome`; ``outcome_unknown`` leaves it waiting.
 
         Raises:
-            InvalidInputError: no such unsettled operation of this session, or it runs now.
+            InvalidInputError: no such unsettled operation of this session.
         """
         if outcome not in Outcome.__members__.values():
             raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
@@ -51,8 +51,6 @@ class Gated(Owned):
             known = self._live.state.open.get(operation)
             if known is None:
                 raise InvalidInputError("operation", "an unsettled operation of this session", operation)
-            if any(permit.operation == operation for permit in self._permits):
-                raise InvalidInputError("operation", "one that does not run now", operation)
             body = {"by": named_person(by), "evidence": evidence, "id": operation, "outcome": str(Outcome(outcome))}
             self._append(Record("reconciled", body))
 
@@ -154,23 +152,14 @@ class Gated(Owned):
             raise StaleWriterError(self.id, None, None, owner=True)
 
     def _damaged(self) -> str:
-        return next((state.chain for state in self._live.line() if state.read_only), "")
+        return next((state.chain for state in (*self._live.line(), *self._origins()) if state.read_only), "")
 
     def _elsewhere(self) -> list[Operation]:
         return [op for origin in self._origins() for op in origin.open.values()]
 
     def _origins(self) -> list[State]:
         """Return the states of the sessions that this one was forked from, nearest first."""
-        found: list[State] = []
-        state, seen = self._live.state, {self.id}
-        while state.opening is not None and state.opening.origin is not None and state.opening.origin[0] not in seen:
-            origin = self._live.folds.get(state.opening.origin[0])
-            if origin is None:
-                break
-            seen.add(origin.chain)
-            found.append(origin)
-            state = origin
-        return found
+        return list(self._live.origins(self._live.state))
 
     # -- limits
 

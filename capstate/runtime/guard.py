@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from capstate.runtime.gated import Gated  # noqa: TC004 - it imports this module
 
 
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
+
 @define(eq=False)
 class Permit:
     """The right to run one call, once.
@@ -69,14 +72,12 @@ class Permit:
             InvalidInputError: the call was settled before, or an argument is none.
             LedgerUnavailableError: the outcome could not be made durable; the operation stays unsettled.
         """
-        try:
-            ended = Outcome(outcome)
-        except ValueError:
-            raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome) from None
-        spent = (self.cost or 0) if cost is None else check_cost(cost)
+        ended = _OUTCOMES.get(str(outcome))
+        if ended is None:
+            raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
         if evidence is not None and not isinstance(evidence, str):
             raise InvalidInputError("evidence", "an id", evidence)
-        self._tell(ended, evidence, spent)
+        self._tell(ended, evidence, (self.cost or 0) if cost is None else check_cost(cost))
         return result
 
     def not_sent(self) -> None:
@@ -84,8 +85,7 @@ class Permit:
         self._tell(Outcome.CANCELLED, None, 0)
 
     def _tell(self, ended: Outcome, evidence: str | None, cost: int) -> None:
-        if self.operation is None or self._later:
-            self._once()
+        if self.outcome is None and (self.operation is None or self._later):
             self.outcome, self._told = ended, (ended, evidence, cost)
             return
         with self._session._lock:

@@ -92,7 +92,24 @@ class Sources:
         Args:
             seen: what the ledger names, with the highest revisions.
         """
-        return [self._read(slot, holder, seen.get(slot.known_as)) for slot in self._slots]
+        read: list[Source | Ceiling] = []
+        for slot in self._slots:
+            # Written out, because a guard asks before each call: what did not change costs a comparison.
+            known_as, last = seen.get(slot.known_as), slot.last.get(holder)
+            try:
+                value = slot.function(holder)
+                if (
+                    last is not None
+                    and value == last[0]
+                    and type(value) is type(last[0])
+                    and (known_as is None or (last[1] is not None and last[1] >= known_as))
+                ):
+                    read.append(last[2])
+                else:
+                    read.append(self._take(slot, holder, known_as, _awaited_nowhere(value)))
+            except Exception:  # noqa: BLE001 - whatever a source raises, it is nothing
+                read.append(slot.make(slot.name, state=SourceState.ERROR))
+        return read
 
     def missing(self, seen: Iterable[str], retired: set[str]) -> list[Source | Ceiling]:
         """Return what the ledger names, nobody retired, and this process lacks."""
@@ -103,21 +120,6 @@ class Sources:
             else Source(name, state=SourceState.MISSING)
             for name in sorted(lacking)
         ]
-
-    def _read(self, slot: _Slot, holder: str, seen: int | None) -> Source | Ceiling:
-        try:
-            value = slot.function(holder)
-            last = slot.last.get(holder)
-            if (
-                last is not None
-                and value == last[0]
-                and type(value) is type(last[0])
-                and (seen is None or (last[1] is not None and last[1] >= seen))
-            ):
-                return last[2]
-            return self._take(slot, holder, seen, _awaited_nowhere(value))
-        except Exception:  # noqa: BLE001 - whatever a source raises, it is nothing
-            return slot.make(slot.name, state=SourceState.ERROR)
 
     def _take(self, slot: _Slot, holder: str, seen: int | None, value: Any) -> Source | Ceiling:  # noqa: ANN401 - the host's
         raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)

@@ -51,11 +51,11 @@ class Expected:
 
     def definitions(self, selectors: list[str]) -> dict[str, str]:
         """What the selectors name now."""
-        named = {}
-        for tool, version in self.version.items():
-            if any(on in ("*", tool, tool.partition("/")[0] + "/*") for on in selectors):
-                named[tool] = version
-        return named
+        return {
+            tool: version
+            for tool, version in self.version.items()
+            if any(on in ("*", tool, tool.partition("/")[0] + "/*") for on in selectors)
+        }
 
     def authority(self, id_: str) -> dict[str, Any]:
         line = self.lines[id_]

@@ -12,7 +12,7 @@ import pytest
 
 from capstate.errors import InvalidInputError, LedgerUnavailableError, Reason, Refused
 from capstate.ledgers.memory import MemoryLedger
-from capstate.runtime import Permit, Session
+from capstate.runtime import Session
 from tests.runtime.stage import Limits, Stage, Wrapped, call, kinds
 
 
@@ -287,12 +287,14 @@ def test_a_ledger_that_fails_at_the_end_is_heard(stage: Stage) -> None:
     session = stage.runtime(slow.ledger()).session("s")
     session.load("git")
 
-    async def main() -> Permit:
-        with pytest.raises(LedgerUnavailableError):
+    async def main() -> None:
+        async def work() -> None:
             async with session.guard(call("git/push")) as permit:
                 permit.settle()
                 slow.failing = True
-        return permit
+
+        with pytest.raises(LedgerUnavailableError):
+            await work()
 
     asyncio.run(main())
     slow.failing = False

@@ -8,7 +8,7 @@ from capstate.authority import allow, ask
 from capstate.capabilities import Group
 from capstate.digest import Domain, fingerprint
 from capstate.errors import InvalidInputError, LedgerUnavailableError, Reason
-from capstate.ledger import Stored
+from capstate.ledger import Outcome, Stored, verify
 from tests.runtime.stage import (
     Limits,
     Stage,
@@ -320,3 +320,18 @@ def test_every_receipt_may_go(stage: Stage) -> None:
     storage(stage)._storage.blobs.clear()
 
     assert sorted(stage.session().reproject().surface.callable) == expected
+
+
+def test_a_head_kept_elsewhere_shows_a_rollback(stage: Stage) -> None:
+    """The chain alone looks intact after its tail was cut; against the head it is rolled back, or forked."""
+    session = stage.session()
+    session.deny("git/push", by="ann")
+    session.close()
+    head = entries(stage)[-1].head
+    cut(stage, "s", 1)
+    assert verify(storage(stage), "s").outcome is Outcome.INTACT_UNANCHORED
+    assert verify(storage(stage), "s", head=head).outcome is Outcome.ROLLED_BACK
+    session = stage.session()
+    session.note({})
+
+    assert verify(storage(stage), "s", head=head).outcome is Outcome.FORKED

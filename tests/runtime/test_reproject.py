@@ -1,8 +1,9 @@
-"""What a projection promises: durable before it is returned, derived again when somebody posted, nothing without a ledger."""
+"""What a projection promises: durable before it is returned, derived again after a post, nothing without a ledger."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,8 +107,10 @@ def test_a_post_between_judging_and_starting_is_judged_again(stage: Stage) -> No
     assert "started" not in kinds(stage)
 
 
-def test_posts_without_end_are_no_reason_to_go_on_for_ever(stage: Stage) -> None:
+def test_posts_without_end_are_no_reason_to_go_on_for_ever(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """An append that never gets its turn raises in the end, and nothing is handed out."""
+    for room in ("session", "gated"):
+        monkeypatch.setattr(f"capstate.runtime.{room}.TRIES", 12)
     inner = MemoryLedger()
     stage.ledger = inner
     outside, armed = stage.runtime(), [False]
@@ -128,7 +131,7 @@ def test_posts_without_end_are_no_reason_to_go_on_for_ever(stage: Stage) -> None
 def test_another_writer_ends_this_one(stage: Stage) -> None:
     """Its lock was lost and somebody else wrote: no projection, no call, not even a read."""
     session = stage.session()
-    session._runtime.ledger._storage.owners.clear()  # as when somebody deletes the lock
+    storage(stage)._storage.owners.clear()  # as when somebody deletes the lock
     other = stage.session()
     other.note({})
     for act in (session.reproject, lambda: run(session, "git/push"), lambda: run(session, "git/log")):
@@ -386,7 +389,7 @@ def test_what_is_remembered_does_not_grow_with_time(stage: Stage) -> None:
     assert child._permits == []
 
 
-def test_a_crash_at_any_append_leaves_a_session_that_resumes(stage: Stage) -> None:
+def test_a_crash_at_any_append_leaves_a_session_that_resumes() -> None:
     """Whatever was not written never was; what was written counts; nothing is called twice."""
     total = 0
     while True:
@@ -395,8 +398,8 @@ def test_a_crash_at_any_append_leaves_a_session_that_resumes(stage: Stage) -> No
         inner = session._runtime.ledger
         count = [0]
 
-        def append(*args: Any, count: list[int] = count, inner: Any = inner, **more: Any) -> Any:
-            if count[0] == total:
+        def append(*args: Any, count: list[int] = count, inner: Any = inner, last: int = total, **more: Any) -> Any:
+            if count[0] == last:
                 raise LedgerUnavailableError("killed")
             count[0] += 1
             return inner.append(*args, **more)
@@ -435,3 +438,69 @@ def test_forged_places_do_not_confuse_a_path(stage: Stage) -> None:
 
     assert refused(session, "git/log") is None
     assert refused(session, "git/push") is Reason.SESSION_READ_ONLY
+
+
+def test_an_opaque_item_is_no_mark(stage: Stage) -> None:
+    """An item that names a tool holds no load: the tool is immediate, and one that nobody loaded is not callable."""
+    session = stage.runtime().session("s")
+    session.load("git/log", at="e1", by="model")
+    profile = anthropic.profile("claude-x")
+    item = Message("e1x", Role.OPAQUE, issuer=profile.issuer.id, refers=("git__log", "git__push"), covers=("e1",))
+    epoch = session.reproject("native_compaction", provider=profile, history=[item, Message("e2", Role.USER, "go on")])
+
+    assert epoch.facts.retained == ()
+    assert epoch.projection.deferred == ()
+    assert sorted(epoch.surface.callable) == ["git/log"]
+
+
+def test_what_an_unknown_outcome_takes_away_needs_no_new_epoch(stage: Stage) -> None:
+    """A turn in which nothing else changed writes the operation, and no receipt."""
+    session = stage.session()
+    session.reproject(history=[])
+    before = kinds(stage).count("epoch")
+    session.reproject(history=unknown(Call("old", "git/push")))
+
+    assert kinds(stage).count("epoch") == before
+    assert refused(session, call("git/push", "new")) is Reason.OUTCOME_UNKNOWN
+
+
+def test_what_nobody_knows_is_explained_as_unknown(stage: Stage) -> None:
+    """A tool that is not in the catalog, and one that is."""
+    session = stage.session()
+
+    assert session.explain("git/nothing")["reason"] == "unknown_tool"
+    assert session.explain("git/log")["callable"] is True
+    assert repr(session) == "<Session 's'>"
+    assert "guard of call" in repr(session.guard(call("git/log")))
+
+
+def test_a_load_of_two_tools_of_one_name_is_refused(stage: Stage) -> None:
+    """Two definitions claim it: the error names the group and the name, and nothing is written."""
+    session = stage.session()
+    before = kinds(stage)
+    stage.groups.append(Group("git", [Tool("log", description="a laxer one")]))
+    with pytest.raises(InvalidInputError, match="log"):
+        session.load("git")
+    session.load("git/push")
+    for wrong in ({"at": ""}, {"at": 7}, {"call": ""}, {"by": "somebody"}):
+        with pytest.raises(InvalidInputError):
+            session.load("git/push", **wrong)
+
+    assert kinds(stage)[len(before) :] == ["load"]
+    assert refused(session, "git/log") is Reason.NAME_CONFLICT
+
+
+def test_a_runtime_lets_go_of_the_ledger_that_it_opened(tmp_path: Path, stage: Stage) -> None:
+    """One that was given stays open for whoever gave it."""
+    stage.ledger = tmp_path / "agent.db"
+    with stage.runtime() as own:
+        own.session("s").close()
+    with pytest.raises(LedgerUnavailableError):
+        own.session("s")
+    given = MemoryLedger()
+    with stage.runtime(given) as other:
+        other.session("s").close()
+
+    assert given.head("s") is not None
+    with pytest.raises(InvalidInputError):
+        stage.runtime("postgresql://somewhere/db")

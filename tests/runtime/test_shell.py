@@ -82,8 +82,10 @@ class Shell:
             head = made[-1].head if made else None
             record = Record(entry.kind, change(entry.kind, dict(entry.body)))
             more: Any = {"at": entry.at, "token": entry.token, "posted": entry.posted}
-            made += [Stored(e.sequence, e.stored, e.digest, old.seal)
-                     for e, old in zip(chain_entries(chain, head, [record], **more), [entry], strict=True)]  # fmt: skip
+            made += [
+                Stored(e.sequence, e.stored, e.digest, old.seal)
+                for e, old in zip(chain_entries(chain, head, [record], **more), [entry], strict=True)
+            ]
         self.write(chain, made)
 
 
@@ -103,12 +105,24 @@ def begun(path: Path, key: bytes | None = KEY) -> None:
 def approval(tool: str) -> dict[str, Any]:
     call = Call("c1", tool)
     definition = GROUPS[0].definitions[tool.partition("/")[2]]
-    return {"arguments": call.digest, "by": "ann", "call": "c1", "definition": definition.fingerprint, "occurrence": 0, "reached": [], "seen": 99, "tool": tool}  # fmt: skip
+    return {
+        "arguments": call.digest,
+        "by": "ann",
+        "call": "c1",
+        "definition": definition.fingerprint,
+        "occurrence": 0,
+        "reached": [],
+        "seen": 99,
+        "tool": tool,
+    }
 
 
 GAINS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "an allow": [("grant", {"effect": "allow", "id": "x", "on": "*"})],
-    "an ask where nothing is allowed": [("grant", {"effect": "ask", "id": "x", "on": "git/push"}), ("approved", approval("git/push"))],
+    "an ask where nothing is allowed": [
+        ("grant", {"effect": "ask", "id": "x", "on": "git/push"}),
+        ("approved", approval("git/push")),
+    ],
     "a revoke of a deny": [("revoke", {"by": "ann", "id": "no-sync"})],
     "an allow under the id of a deny": [("grant", {"effect": "allow", "id": "no-sync", "on": "git/sync"})],
     "another deny under the id of a deny": [("grant", {"effect": "deny", "id": "no-sync", "on": "git/nothing"})],
@@ -121,7 +135,7 @@ GAINS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "a receipt": [("epoch", {"digest": "x", "receipt": {"sources": [], "groups": []}})],
     "a reconciliation": [("reconciled", {"by": "ann", "id": "op", "outcome": "ok"})],
     "the end of the job that denies": [("job-ended", {"job": "no-sync"}), ("closed", {})],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("forged", GAINS.values(), ids=GAINS.keys())
@@ -271,7 +285,35 @@ def test_malformed_bodies_take_away_at_most(path: Path) -> None:
     """Entries whose bodies make no sense raise nothing; at worst external calls wait."""
     begun(path)
     shell = Shell(path)
-    kinds = ["opened", "load", "unload", "removal", "grant", "revoke", "pin", "approved", "rejected", "lapsed", "started", "settled", "reconciled", "epoch", "limits", "retired", "job-ended", "closed", "spawned", "forked", "ended-not", "accepted", "repaired", "note", "refused", "finding", "who knows"]  # fmt: skip
+    kinds = [
+        "opened",
+        "load",
+        "unload",
+        "removal",
+        "grant",
+        "revoke",
+        "pin",
+        "approved",
+        "rejected",
+        "lapsed",
+        "started",
+        "settled",
+        "reconciled",
+        "epoch",
+        "limits",
+        "retired",
+        "job-ended",
+        "closed",
+        "spawned",
+        "forked",
+        "ended-not",
+        "accepted",
+        "repaired",
+        "note",
+        "refused",
+        "finding",
+        "who knows",
+    ]
     bodies: list[dict[str, Any]] = [
         {},
         {"on": 1, "id": [], "effect": "deny", "at": {}, "by": 1},

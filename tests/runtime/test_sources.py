@@ -55,6 +55,8 @@ class Sly(list):
     def __eq__(self, other: object) -> bool:
         return True
 
+    __hash__ = None  # as a list has it
+
 
 class SlyTuple(tuple):
     __slots__ = ()
