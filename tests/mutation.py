@@ -131,7 +131,7 @@ def main() -> int:
             if alive:
                 survivors.append(mutant)
                 show(mutant, listed.get(mutant.key))
-            if number % 50 == 0 or number == len(drawn):
+            if number % 20 == 0 or number == len(drawn):
                 print(f"{number}/{len(drawn)} mutants, {len(survivors)} survivors", flush=True)
     return judge(drawn, survivors, listed, modules, floor=chosen.floor, full=chosen.sample is None)
 
