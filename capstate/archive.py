@@ -7,7 +7,7 @@ Reading these bytes back is :mod:`capstate.codec`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -47,9 +47,9 @@ class Archive:
         """Take one component of :data:`PARTS`."""
         self.state[part] = self._put(canonical(PARTS[part](value), place=part))
 
-    def keep_rows(self, rows: Mapping[str, Rows], known: Mapping[str, Rows]) -> None:
-        """Take the rows that are not among the known ones."""
-        self.blobs.update((r.digest, r.encoded) for group, r in rows.items() if known.get(group) is not r)
+    def keep_rows(self, made: Iterable[Rows]) -> None:
+        """Take rows that the epoch before did not have."""
+        self.blobs.update((rows.digest, rows.encoded) for rows in made)
 
     def _put(self, encoded: bytes) -> str:
         digest = fingerprint(Domain.BLOB, encoded)
