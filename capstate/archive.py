@@ -60,15 +60,21 @@ class Archive:
 def encode_group(group: Group) -> bytes:
     """Return ``[id, [[server, [definition, ...]], ...]]``: every definition, rivals too, in its canonical bytes."""
     by_server: dict[str | None, list[bytes]] = {}
-    listed = [*group.definitions.values(), *group.rivals]
-    if len({definition.server for definition in listed}) == 1:
-        by_server[listed[0].server] = [definition.tool.encoded for definition in listed]
-    else:
-        for definition in listed:
-            by_server.setdefault(definition.server, []).append(definition.tool.encoded)
-    servers = sorted(by_server, key=lambda server: (server is not None, server or ""))
-    parts = [b"[" + canonical(server) + b",[" + b",".join(by_server[server]) + b"]]" for server in servers]
-    return b"[" + canonical(group.id) + b",[" + b",".join(parts) + b"]]"
+    for definition in (*group.definitions.values(), *group.rivals):
+        by_server.setdefault(definition.server, []).append(definition.tool.encoded)
+    listed: list[bytes] = []
+    for server in sorted(by_server, key=lambda server: (server is not None, server or "")):
+        # Brackets are put on the first and the last definition, so that the long text is written once.
+        tools = by_server[server]
+        tools[0] = b"[" + canonical(server) + b",[" + tools[0]
+        tools[-1] += b"]]"
+        listed += tools
+    head, tail = b"[" + canonical(group.id) + b",[", b"]]"
+    if not listed:
+        return head + tail
+    listed[0] = head + listed[0]
+    listed[-1] += tail
+    return b",".join(listed)
 
 
 def profile_json(profile: Profile) -> dict[str, Any]:
