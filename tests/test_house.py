@@ -98,21 +98,6 @@ def test_the_import_check_sees_what_is_loaded() -> None:
     assert {"sqlite3", "click", "rich"} <= loaded_by("import sqlite3, click, rich")
 
 
-def test_import_costs_little_beside_its_dependencies() -> None:
-    """Own modules take at most sixteen times what attrs, blake3, orjson and rfc8785 take in the same process."""
-    core = ", ".join(f"capstate.{path.stem}" for path in CORE_MODULES)
-    lines = start("-X", "importtime", "-c", f"import capstate, {core}").stderr.splitlines()
-    own = floor = 0
-    for line in lines:
-        if found := re.match(r"import time:\s+(\d+) \|\s+\d+ \|\s+([\w.]+)$", line):
-            name = found[2].partition(".")[0]
-            own += int(found[1]) if name == "capstate" else 0
-            floor += int(found[1]) if name in {"attr", "attrs", "blake3", "orjson", "rfc8785"} else 0
-
-    assert floor > 0
-    assert own <= 16 * floor
-
-
 # -- the public face
 
 
