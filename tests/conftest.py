@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("fast", max_examples=30, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True, database=None)
-settings.register_profile("patient", max_examples=300, deadline=None, database=None)
+settings.register_profile("patient", max_examples=60, deadline=None, database=None)
 settings.register_profile(
     "soak", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
