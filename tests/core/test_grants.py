@@ -12,6 +12,7 @@ from capstate.authority import (
     Grant,
     Lifetime,
     Limits,
+    Pool,
     Source,
     SourceState,
     allow,
@@ -54,6 +55,23 @@ def test_the_short_ways_to_write_a_rule() -> None:
             None,
             None,
         )
+
+
+def test_a_short_way_without_an_id_is_the_long_way() -> None:
+    """The id is that of the rule's fields."""
+    assert allow("git/*") == Grant("git/*", Effect.ALLOW)
+    assert ask("git/*") == Grant("git/*", Effect.ASK)
+    assert deny("git/*") == Grant("git/*", Effect.DENY)
+    assert len({allow("git/*").id, ask("git/*").id, deny("git/*").id}) == 3
+
+
+def test_a_source_says_nothing_unless_told() -> None:
+    """No rule, no effect, no revision; and it is in order."""
+    source, ceiling, pool = Source("s"), Ceiling("c"), Pool()
+
+    assert (source.rules, source.state, source.revision) == ((), SourceState.OK, None)
+    assert (ceiling.rules, ceiling.effect, ceiling.state, ceiling.revision) == ((), None, SourceState.OK, None)
+    assert (pool.sources, pool.granted, pool.want, pool.launch) == ((), (), None, True)
 
 
 def test_an_effect_is_a_member_however_it_is_written() -> None:
