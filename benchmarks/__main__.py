@@ -23,7 +23,8 @@ def table(name: str, figures: list[Figure]) -> None:
             "" if figure.limit is None else f"  (promised <= {figure.limit:g}: {'kept' if figure.kept else 'NOT KEPT'})"
         )
         print(f"  {figure.what}: {figure.ratio:.2f} x {figure.floor}{promise}")
-        print(f"    {figure.seconds * 1e6:,.1f} us against {figure.floor_seconds * 1e6:,.1f} us")
+        scale, unit = (1e6, "us") if figure.unit == "seconds" else (1, figure.unit)
+        print(f"    {figure.seconds * scale:,.1f} {unit} against {figure.floor_seconds * scale:,.1f} {unit}")
         for key, value in figure.detail.items():
             print(f"    {key}: {value:,.6g}")
 

@@ -179,9 +179,15 @@ def receipts() -> list[Figure]:
             "100 groups of 10",
             sizes[100, 1_000],
             limit=1.1,
+            unit="bytes",
         ),
         Figure(
-            "receipt bytes, 10,000 tools in 100 groups", sizes[100, 10_000], "in 10 groups", sizes[10, 10_000], limit=11
+            "receipt bytes, 10,000 tools in 100 groups",
+            sizes[100, 10_000],
+            "in 10 groups",
+            sizes[10, 10_000],
+            limit=11,
+            unit="bytes",
         ),
     ]
 

@@ -25,6 +25,7 @@ class Figure:
         floor_seconds: median of one run of that.
         limit: greatest ratio that the project promises; None without a promise.
         detail: further numbers.
+        unit: of both figures, if they are not seconds.
     """
 
     what: str
@@ -33,6 +34,7 @@ class Figure:
     floor_seconds: float
     limit: float | None = None
     detail: Mapping[str, float] = {}
+    unit: str = "seconds"
 
     @property
     def ratio(self) -> float:

@@ -7,7 +7,7 @@ Reading these bytes back is :mod:`capstate.codec`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -47,9 +47,9 @@ class Archive:
         """Take one component of :data:`PARTS`."""
         self.state[part] = self._put(canonical(PARTS[part](value), place=part))
 
-    def keep_rows(self, rows: Mapping[str, Rows], known: Mapping[str, Rows]) -> None:
-        """Take the rows that are not among the known ones."""
-        self.blobs.update((r.digest, r.encoded) for group, r in rows.items() if known.get(group) is not r)
+    def keep_rows(self, made: Iterable[Rows]) -> None:
+        """Take rows that the epoch before did not have."""
+        self.blobs.update((rows.digest, rows.encoded) for rows in made)
 
     def _put(self, encoded: bytes) -> str:
         digest = fingerprint(Domain.BLOB, encoded)
@@ -60,15 +60,21 @@ class Archive:
 def encode_group(group: Group) -> bytes:
     """Return ``[id, [[server, [definition, ...]], ...]]``: every definition, rivals too, in its canonical bytes."""
     by_server: dict[str | None, list[bytes]] = {}
-    listed = [*group.definitions.values(), *group.rivals]
-    if len({definition.server for definition in listed}) == 1:
-        by_server[listed[0].server] = [definition.tool.encoded for definition in listed]
-    else:
-        for definition in listed:
-            by_server.setdefault(definition.server, []).append(definition.tool.encoded)
-    servers = sorted(by_server, key=lambda server: (server is not None, server or ""))
-    parts = [b"[" + canonical(server) + b",[" + b",".join(by_server[server]) + b"]]" for server in servers]
-    return b"[" + canonical(group.id) + b",[" + b",".join(parts) + b"]]"
+    for definition in (*group.definitions.values(), *group.rivals):
+        by_server.setdefault(definition.server, []).append(definition.tool.encoded)
+    listed: list[bytes] = []
+    for server in sorted(by_server, key=lambda server: (server is not None, server or "")):
+        # Brackets are put on the first and the last definition, so that the long text is written once.
+        tools = by_server[server]
+        tools[0] = b"[" + canonical(server) + b",[" + tools[0]
+        tools[-1] += b"]]"
+        listed += tools
+    head, tail = b"[" + canonical(group.id) + b",[", b"]]"
+    if not listed:
+        return head + tail
+    listed[0] = head + listed[0]
+    listed[-1] += tail
+    return b",".join(listed)
 
 
 def profile_json(profile: Profile) -> dict[str, Any]:

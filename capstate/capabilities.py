@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -217,9 +218,10 @@ def _definitions(group: str, server: str | None, tools: Iterable[Tool]) -> list[
         if not isinstance(tool, Tool):
             raise InvalidInputError(f"group {group!r}.tools[{len(made)}]", "a tool", tool)
         bound = tool._bound  # noqa: SLF001 - its own memo
-        if key not in bound:
-            bound[key] = Definition(group, server, tool, print_of(tool.encoded))
-        made.append(bound[key])
+        definition = bound.get(key)
+        if definition is None:
+            definition = bound[key] = Definition(group, server, tool, print_of(tool.encoded))
+        made.append(definition)
     return made
 
 
@@ -273,13 +275,13 @@ class Group:
         return group
 
     def _fill(self, id: str, server: str | None, up: bool, made: list[Definition]) -> None:  # noqa: A002, FBT001 - private
-        made.sort(key=lambda d: (d.tool.name, d.fingerprint))
-        definitions = {d.tool.name: d for d in reversed(made)}
+        made.sort(key=attrgetter("tool.name"))
+        definitions = {d.tool.name: d for d in made}
         rivals: dict[str, Definition] = {}
-        if len(definitions) == len(made):
-            definitions = {d.tool.name: d for d in made}
-        else:
-            definitions = dict(sorted(definitions.items()))
+        if len(definitions) < len(made):
+            made.sort(key=lambda d: (d.tool.name, d.fingerprint))
+            definitions = {d.tool.name: d for d in reversed(made)}
+            definitions = dict(reversed(definitions.items()))
             rivals = {d.fingerprint: d for d in made if d.fingerprint != definitions[d.tool.name].fingerprint}
         covered = [d.fingerprint for d in definitions.values()]
         self.__attrs_init__(

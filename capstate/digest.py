@@ -120,7 +120,11 @@ def _joined(parts: tuple[bytes, ...]) -> bytes:
 def fingerprint(domain: Domain, *parts: bytes) -> str:
     """Return ``b3:`` and the hex digest of ``parts`` in ``domain``."""
     hasher = domain.hasher.copy()
-    hasher.update(_joined(parts))
+    if len(parts) == 1:  # it may be long, and is not copied
+        hasher.update(len(parts[0]).to_bytes(8, "little"))
+        hasher.update(parts[0])
+    else:
+        hasher.update(_joined(parts))
     return "b3:" + hasher.hexdigest()
 
 

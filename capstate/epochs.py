@@ -155,8 +155,8 @@ def reproject(facts: Facts, previous: Epoch | Receipt | None) -> Epoch:
         facts = _memoised(facts, last.facts)
     archive = _archive(facts, last)
     surface, projection = _derive(facts, last)
-    rows = _rows(surface, projection, last)
-    archive.keep_rows(rows, last.receipt.rows if last is not None else {})
+    rows, made = _rows(surface, projection, last)
+    archive.keep_rows(made)
     if receipt is None or not may_stay or dict(receipt.body["state"]) != archive.state:
         receipt = _receipt(facts, receipt, (surface, projection, rows), archive.state)
     return Epoch(facts, surface, projection, receipt, archive.state, archive.blobs, archive.groups)
@@ -250,15 +250,20 @@ _CAUSES = (
 )
 
 
-def _rows(surface: Surface, projection: Projection, last: Epoch | None) -> dict[str, Rows]:
+def _rows(surface: Surface, projection: Projection, last: Epoch | None) -> tuple[dict[str, Rows], list[Rows]]:
+    """Return the rows of each group, and those that the epoch before did not have."""
     before, blocks = ({}, {}) if last is None else (last.surface.views, last.projection.blocks)
     known = {} if last is None else last.receipt.rows
     rows: dict[str, Rows] = {}
+    made: list[Rows] = []
     for id_, view in surface.views.items():
         block = projection.blocks.get(id_)
-        same = before.get(id_) is view and blocks.get(id_) is block
-        rows[id_] = known[id_] if same else Rows.of(view, block)
-    return rows
+        if before.get(id_) is view and blocks.get(id_) is block:
+            rows[id_] = known[id_]
+        else:
+            rows[id_] = Rows.of(view, block)
+            made.append(rows[id_])
+    return rows, made
 
 
 def _wanted(facts: Facts, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:

@@ -129,7 +129,7 @@ def fold(events: Iterable[Event], name: str, qualified: str) -> tuple[bool, Load
                 marks = (load.at is not None or load.call is not None) and qualified in load.definitions
                 loaded, removed, mark = True, False, load if marks else None
         elif load.do is LoadKind.UNLOAD:
-            loaded, removed, mark = False, False, None
+            loaded, mark = False, None
         elif loaded:
             removed, mark = True, None
     return loaded, mark

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import frozen
 
 from capstate.digest import Domain, fingerprint
 from capstate.errors import InvalidInputError
@@ -40,20 +41,25 @@ class NameRule:
 
     limit: int = 64
     chars: str = "A-Za-z0-9_-"
-    _pattern: re.Pattern[str] = field(init=False, eq=False, repr=False)
-    _has_digests: bool = field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        try:
-            # Nothing that ends the set: what follows it could be a pattern that never comes to an end.
-            pattern = re.compile(f"[{self.chars}]+") if _SET.fullmatch(self.chars) else None
-        except re.error:
-            pattern = None
-        if pattern is None:
+        # Nothing that ends the set: what follows it could be a pattern that never comes to an end.
+        if not _SET.fullmatch(self.chars) or not self._compiles():
             raise InvalidInputError("name rule.chars", "the inside of a regular-expression character set", self.chars)
-        object.__setattr__(self, "_pattern", pattern)
-        fits = self.limit >= _TAIL and pattern.fullmatch(_ALPHABET) is not None
-        object.__setattr__(self, "_has_digests", fits)
+
+    def _compiles(self) -> bool:
+        try:
+            return bool(self._pattern)
+        except re.error:
+            return False
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(f"[{self.chars}]+")
+
+    @cached_property
+    def _has_digests(self) -> bool:
+        return self.limit >= _TAIL and self._pattern.fullmatch(_ALPHABET) is not None
 
     def legal(self, name: str) -> bool:
         """Whether a provider with this rule takes ``name``."""

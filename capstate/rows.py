@@ -17,7 +17,7 @@ from capstate.digest import Domain, encode, fingerprint
 from capstate.errors import MalformedError, Reason
 
 if TYPE_CHECKING:
-    from capstate.projection import Block, Placed
+    from capstate.projection import Block, Mark
     from capstate.surface import View
 
 IMMEDIATE = "immediate"
@@ -88,7 +88,8 @@ class Rows:
     @classmethod
     def of(cls, view: View, block: Block | None) -> Rows:
         """Return the rows of a group and its placements."""
-        places = {p.definition.name: _place(p) for p in block.deferred} if block is not None else {}
+        deferred = block.deferred if block is not None else ()
+        places = {p.definition.name: _place(p.mark) for p in deferred if p.mark is not None}
         return cls.holding(
             view.inputs.group.id,
             [
@@ -177,10 +178,7 @@ def compare(
     return tuple(changes), listed
 
 
-def _place(placed: Placed) -> str:
-    mark = placed.mark
-    if mark is None:
-        return IMMEDIATE
+def _place(mark: Mark) -> str:
     return f"at {mark.at}" if mark.at is not None else f"call {mark.call}"
 
 

@@ -254,7 +254,7 @@ def _still_true(inputs: Inputs, old: View | None) -> dict[str, Row]:
         for name, row in old.rows.items()
         if ((definition := now.definitions.get(name)) is row.definition or definition == row.definition)
         and name not in conflicts
-        and all(up[needed] == was_up[needed] for needed in row.definition.tool.needs)
+        and (not up or all(up[needed] == was_up[needed] for needed in row.definition.tool.needs))
     }
 
 

@@ -1,7 +1,7 @@
 """Profiles of the random tests, and the tests that only a soak runs.
 
-``fast`` is for work at the desk, ``ci`` finds the same on every machine, ``patient`` is for the survivors of mutation
-testing, ``soak`` takes its time
+``fast`` is for work at the desk, ``ci`` finds the same on every machine, ``quick`` kills most mutants and ``patient``
+is for those that survive it, ``soak`` takes its time
 (``--soak``, or Hypothesis' own ``--hypothesis-profile=NAME``). No profile has a deadline: no test measures time.
 """
 
@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("fast", max_examples=30, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None, print_blob=True)
-settings.register_profile("patient", max_examples=300, deadline=None, database=None)
+settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True, database=None)
+settings.register_profile("patient", max_examples=60, deadline=None, database=None)
 settings.register_profile(
     "soak", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import OrderedDict
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -265,3 +267,111 @@ def test_a_conflict_outlives_a_merge(order: tuple[int, ...]) -> None:
 
     assert merged.conflicts == {"t"}
     assert between.conflicts == {"t"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("annotations", [], "an object"),
+        ("description", None, "text"),
+        ("effect", ["read"], "'read' or 'external'"),
+        ("effect", None, "'read' or 'external'"),
+        ("idempotent", 1, "True or False"),
+        ("loads", "yes", "True or False"),
+        ("needs", "web", "a list of group ids"),
+        ("needs", 3, "a list of group ids"),
+        ("needs", [""], "a non-empty name other than '*', without '/'"),
+        ("needs", ["a/b"], "a non-empty name other than '*', without '/'"),
+        ("needs", [None], "a non-empty name other than '*', without '/'"),
+        ("reaches", 1, "text or None"),
+        ("schema", "object", "an object"),
+        ("wire_name", b"x", "text or None"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(field: str, value: Any, expected: str) -> None:
+    """Never coerced: 1 is not True, and a text is not a list of letters. The error names tool and field."""
+    with pytest.raises(InvalidInputError) as raised:
+        Tool("x", **{field: value})
+    assert (raised.value.place, raised.value.expected) == (f"tool 'x'.{field}", expected)
+
+
+def test_a_definition_has_one_form_however_it_was_given() -> None:
+    """Members for words, other mappings for objects, needs in any order, twice, or as a set."""
+    plain = Tool(
+        "x", effect="read", schema={"a": 1}, annotations={"b": 2}, needs=["a", "b"], reaches="r", wire_name="w"
+    )
+    other = Tool(
+        "x",
+        effect=ToolEffect.READ,
+        schema=MappingProxyType({"a": 1}),
+        annotations=OrderedDict(b=2),
+        needs={"b", "a"},
+        reaches="r",
+        wire_name="w",
+    )
+
+    assert plain == other
+    assert plain.encoded == other.encoded
+    assert (other.effect, other.needs) == (ToolEffect.READ, ("a", "b"))
+    assert Tool("x", needs=("b", "a", "b")).needs == ("a", "b")
+    assert Tool("x", needs=("b", "a")).encoded == Tool("x", needs=["a", "b"]).encoded
+    assert {plain, other, Tool("y")} == {plain, Tool("y")}
+    assert plain != plain.encoded
+
+
+def test_text_that_nobody_can_write_down_is_refused() -> None:
+    """Lone surrogates have no bytes: in a name, an id, a server, a need or a description."""
+    for make in (
+        lambda: Tool("\ud800"),
+        lambda: Group("\ud800"),
+        lambda: Group("g", server="\ud800"),
+        lambda: Tool("x", needs=["\ud800"]),
+        lambda: Tool("x", description="\ud800"),
+    ):
+        with pytest.raises(InvalidInputError) as raised:
+            make()
+        raised.value.args[0].encode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "expected"),
+    [
+        ({"tools": ["log"]}, "group 'g'.tools[0]", "a tool"),
+        ({"tools": [LOG, None]}, "group 'g'.tools[1]", "a tool"),
+        ({"server": 3}, "group 'g'.server", "text"),
+        ({"up": 1}, "group 'g'.up", "True or False"),
+        ({"up": None}, "group 'g'.up", "True or False"),
+    ],
+    ids=["text", "none", "server", "one", "unknown"],
+)
+def test_a_group_of_something_else_is_refused(arguments: dict[str, Any], place: str, expected: str) -> None:
+    """With the place in the group."""
+    with pytest.raises(InvalidInputError) as raised:
+        Group("g", **arguments)
+    assert (raised.value.place, raised.value.expected) == (place, expected)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_a_united_group_keeps_every_claim(order: tuple[int, ...]) -> None:
+    """Rivals in order, needs of all, and the one server that all parts have, in any order of arrival."""
+    tools = [Tool("t", description=text, needs=[text]) for text in "abc"]
+    parts = [Group("g", [tool, LOG], server="s") for tool in tools]
+    one = Group.united(parts[i] for i in order)
+    prints = sorted(part.definitions["t"].fingerprint for part in parts)
+
+    assert one == Group.united(parts)
+    assert [d.fingerprint for d in (one.definitions["t"], *one.rivals)] == prints
+    assert (one.needs, one.server, one.conflicts) == (("a", "b", "c"), "s", frozenset("t"))
+    assert Group.united([*parts, Group("g", [PUSH])]).server is None
+    assert Group.united([Group("g", [LOG], server="a"), Group("g", server="b")]).server is None
+
+
+def test_a_tool_is_bound_once_to_a_group() -> None:
+    """Two groups built of the same value hold the same definition; another group or server another one."""
+    tool = Tool("t")
+    one, same = (Group("g", [tool]).definitions["t"] for _ in range(2))
+    others = [Group("h", [tool]), Group("g", [tool], server=""), Group("g", [tool], server="s")]
+
+    assert one is same
+    assert len({one, *(group.definitions["t"] for group in others)}) == 4
+    assert [group.definitions["t"].server for group in others] == [None, "", "s"]

@@ -286,7 +286,9 @@ def test_a_group_under_another_name_is_refused() -> None:
     blobs = dict(epoch.blobs)
     pairs = orjson.loads(blobs[epoch.state["catalog"]])
 
-    for wrong in ([["git", pairs[0][1]]], pairs[::-1], [pairs[0], pairs[0]]):
+    digests = [digest for _, digest in pairs]
+    moved = [[id_, digest] for (id_, _), digest in zip(pairs, digests[1:] + digests[:1], strict=True)]
+    for wrong in (moved, pairs[::-1], [pairs[0], *pairs]):
         with pytest.raises(MalformedError, match=r"^archived catalog: "):
             facts_from_archive(repack(body_of(epoch), blobs, "catalog", wrong), blobs.get)
 
@@ -355,6 +357,14 @@ def test_hostile_bytes_give_our_error_or_a_value_with_these_bytes(encoded: bytes
         assert again(value) == encoded
 
 
+def test_numbers_that_no_receipt_can_hold_are_refused() -> None:
+    """A body that was never stored, since it has no canonical form."""
+    epoch = reproject(rich(), None)
+
+    with pytest.raises(MalformedError, match=r"^receipt: expected JSON without"):
+        recompute({**body_of(epoch), "used": {"calls": 2**60}}, epoch.blobs.get, None)
+
+
 @given(JSON)
 def test_hostile_bodies_give_our_error(body: Any) -> None:
     """A body of anything, with no blob behind it."""
@@ -370,3 +380,12 @@ def test_structure_names_the_place() -> None:
     assert (raised.value.place, raised.value.expected) == ("entry 3", "Grant")
     assert "effect" in str(raised.value.got)
     assert structure({"on": "*", "effect": "allow", "id": "x"}, Grant, "entry 3") == allow("*", id="x")
+
+
+def test_a_group_of_one_server_is_its_tools() -> None:
+    """Archived as id, server and the canonical definitions, in order of name; without tools there is no server."""
+    group = Group("git", [Tool("push"), Tool("log")], server="s")
+    log, push = (d.tool.encoded.decode() for d in group.definitions.values())
+
+    assert encode_group(group).decode() == f'["git",[["s",[{log},{push}]]]]'
+    assert encode_group(Group("git", server="s")) == b'["git",[]]'

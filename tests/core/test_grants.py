@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from capstate.authority import (
     FIRST_SIGHT,
@@ -13,6 +12,7 @@ from capstate.authority import (
     Grant,
     Lifetime,
     Limits,
+    Pool,
     Source,
     SourceState,
     allow,
@@ -57,6 +57,23 @@ def test_the_short_ways_to_write_a_rule() -> None:
         )
 
 
+def test_a_short_way_without_an_id_is_the_long_way() -> None:
+    """The id is that of the rule's fields."""
+    assert allow("git/*") == Grant("git/*", Effect.ALLOW)
+    assert ask("git/*") == Grant("git/*", Effect.ASK)
+    assert deny("git/*") == Grant("git/*", Effect.DENY)
+    assert len({allow("git/*").id, ask("git/*").id, deny("git/*").id}) == 3
+
+
+def test_a_source_says_nothing_unless_told() -> None:
+    """No rule, no effect, no revision; and it is in order."""
+    source, ceiling, pool = Source("s"), Ceiling("c"), Pool()
+
+    assert (source.rules, source.state, source.revision) == ((), SourceState.OK, None)
+    assert (ceiling.rules, ceiling.effect, ceiling.state, ceiling.revision) == ((), None, SourceState.OK, None)
+    assert (pool.sources, pool.granted, pool.want, pool.launch) == ((), (), None, True)
+
+
 def test_an_effect_is_a_member_however_it_is_written() -> None:
     """A plain word is the member of that name, so that a deny is never taken for something else; others are refused."""
     plain: Any = "deny"
@@ -85,11 +102,11 @@ def test_a_rule_without_an_id_has_one_of_its_fields() -> None:
         allow("git/*", pin=True),
         allow("git/*", pin=[]),
         allow("git/*", pin=[("git/log", "b3:1")]),
-        evolve(base, id="", giver="ann"),
-        evolve(base, id="", lifetime=Lifetime.SESSION),
-        evolve(base, id="", until="job"),
-        evolve(base, id="", expires=1),
-        evolve(base, id="", token=1),
+        Grant("git/*", Effect.ALLOW, giver="ann"),
+        Grant("git/*", Effect.ALLOW, lifetime=Lifetime.SESSION),
+        Grant("git/*", Effect.ALLOW, until="job"),
+        Grant("git/*", Effect.ALLOW, expires=1),
+        Grant("git/*", Effect.ALLOW, token=1),
     ]
     body = {"effect": "allow", "id": "", "on": "git/*"}
 
@@ -101,10 +118,10 @@ def test_a_rule_without_an_id_has_one_of_its_fields() -> None:
 
 def test_a_pin_lists_definitions() -> None:
     """Pairs in any form and order; True is the first sight, False and None are no pin; an empty pin is one."""
-    pairs = [("git/log", "b3:1"), ["git/push", "b3:2"]]
+    pairs: list[Any] = [("git/log", "b3:1"), ["git/push", "b3:2"]]
 
-    assert allow("git/*", pin=pairs).pin == frozenset({("git/log", "b3:1"), ("git/push", "b3:2")})  # type: ignore[arg-type]
-    assert allow("git/*", pin=pairs) == allow("git/*", pin=reversed(pairs))  # type: ignore[arg-type]
+    assert allow("git/*", pin=pairs).pin == frozenset({("git/log", "b3:1"), ("git/push", "b3:2")})
+    assert allow("git/*", pin=pairs) == allow("git/*", pin=reversed(pairs))
     assert allow("git/*", pin=True).pin == FIRST_SIGHT
     assert allow("git/*", pin=False).pin is None
     assert allow("git/*").pin is None

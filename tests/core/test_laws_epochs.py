@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capstate.authority import Authority, Pool, Source, allow, ask, deny
-from capstate.capabilities import Catalog, Group, Tool
-from capstate.epochs import Boundary, Cause, Epoch, Facts, reproject
+from capstate.capabilities import Catalog, Group, NameRule, Tool
+from capstate.epochs import NO_PROFILE, Boundary, Cause, Epoch, Facts, reproject
 from capstate.receipts import Action, Change, Receipt
 from capstate.surface import Load, LoadKind
 from tests.core.strategies import OPEN, SEEDS, shuffled, story, world_of
@@ -305,6 +305,14 @@ def test_each_change_of_what_is_seen_is_explained_once(seed: int) -> None:
 
 
 @given(SEEDS)
+def test_what_is_placed_is_what_is_callable(seed: int) -> None:
+    """Each callable tool stands at one place of the wire, and nothing else does."""
+    for _, _, epoch in chain(seed):
+        placed = [p.definition.qualified for p in (*epoch.projection.immediate, *epoch.projection.deferred)]
+        assert sorted(placed) == sorted(epoch.surface.callable)
+
+
+@given(SEEDS)
 def test_whole_groups_are_named_whole(seed: int) -> None:
     """The body says the same as the changes; a whole group is one line, and nothing else is."""
     for _, before, epoch in chain(seed):
@@ -379,6 +387,33 @@ def test_a_receipt_grows_with_groups_and_not_with_tools() -> None:
     )
 
     assert len(reproject(few, None).receipt.encoded) == len(reproject(many, None).receipt.encoded)
+
+
+def test_facts_say_nothing_unless_told() -> None:
+    """A linear history that holds nothing, no provider, no session, no damage; the next request."""
+    facts = Facts(Catalog.of([]), Authority(Pool()))
+    epoch = reproject(facts, None)
+
+    assert (facts.loads, facts.path, facts.retained, facts.opaque, facts.damage) == ((), None, (), (), ())
+    assert (facts.cause, facts.session, facts.ledger, facts.audit) == (Cause.TURN, "", "", "")
+    assert (facts.boundary, dict(facts.used), facts.fork) == (None, {}, None)
+    assert (facts.profile, facts.profile.adapter) == (NO_PROFILE, None)
+    assert (facts.profile.issuer.id, facts.profile.defers, facts.profile.names) == ("///", "", NameRule())
+    assert Boundary().to_json() == {"first_kept": None, "kept": None, "leaf": None}
+    assert epoch.request == {}
+    assert epoch.receipt.body["issuer"] == ["", "", "", ""]
+    assert orjson.loads(epoch.blobs[epoch.state["profile"]]) == {
+        "account": "",
+        "api": "",
+        "call_id_chars": None,
+        "call_id_limit": None,
+        "chars": "A-Za-z0-9_-",
+        "defers": "",
+        "limit": 64,
+        "model": "",
+        "needs_immediate": False,
+        "provider": "",
+    }
 
 
 # -- causes

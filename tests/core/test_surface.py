@@ -300,6 +300,17 @@ def test_a_name_that_went_is_gone() -> None:
     assert len(after.wires) == 9
 
 
+def test_twins_in_a_changed_group_are_both_withheld() -> None:
+    """One wire name twice within the one group of many that changed."""
+    groups = [Group(f"g{n}", [Tool("t")]) for n in range(20)]
+    twins = Group("g0", [Tool("a", wire_name="twin"), Tool("b", wire_name="twin"), Tool("t")])
+    after = surface(twins, *groups[1:], previous=surface(*groups))
+
+    assert set(after.withheld) == {"g0/a", "g0/b"}
+    assert "twin" not in after.wires
+    assert len(after.wires) == 20
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 def test_clashes_come_and_go(order: tuple[int, ...]) -> None:
     """Two groups with one wire name are both withheld until one of them leaves, in any order."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capstate.capabilities import Definition, Group, NameRule, Tool
+from capstate.errors import InvalidInputError
 
 RULE = NameRule()
 GROUPS = st.text("ab_-. é", min_size=1, max_size=5)
@@ -89,3 +90,42 @@ def test_a_rule_without_underscore_or_room_has_no_name() -> None:
     assert short is not None
     assert short.startswith("g___")
     assert len(NameRule(limit=19).name(definition("git", "log/x")) or "") == 19
+
+
+@pytest.mark.parametrize(
+    "chars", ["", "^a", "a]", "[a", "a](b+)+[c", "\\", "a\\", "z-a", "a--b", "a&&b", "a||b", "a~~b", "\\\n"]
+)
+def test_characters_stay_inside_their_set(chars: str) -> None:
+    """What would end the set, negate it or mean something else in it, is refused."""
+    with pytest.raises(InvalidInputError) as raised:
+        NameRule(chars=chars)
+    assert (raised.value.place, raised.value.got) == ("name rule.chars", chars)
+    assert raised.value.expected == "the inside of a regular-expression character set"
+
+
+@pytest.mark.parametrize(
+    ("chars", "name"), [("a\\]", "]a"), ("a\\-z", "-"), ("a-c.", "b."), ("\\w", "\u00e9_1"), ("a^", "^")]
+)
+def test_characters_of_a_set(chars: str, name: str) -> None:
+    """Ranges, escapes, classes, and a caret that is not the first."""
+    assert NameRule(chars=chars).legal(name)
+    assert not NameRule(chars=chars).legal("q q")
+
+
+def test_no_name_hangs_on_the_luck_of_its_digest() -> None:
+    """A digest form exists only where all that it may consist of is legal and fits."""
+    rule = NameRule(chars="a-z_")
+    names = [rule.name(definition("g_", f"t{n}")) for n in range(200)]
+
+    assert set(names) == {None}
+    assert NameRule(chars="a-z2-7_").name(definition("g_", "t")) is not None
+    assert NameRule(chars="a-z2-6_").name(definition("g_", "t")) is None
+    assert NameRule(chars="a-z2-7").name(definition("g_", "t")) is None
+    assert NameRule(limit=18).name(definition("g_", "t")) is None
+    assert NameRule(limit=19).name(definition("g_", "t")) is not None
+
+
+def test_name_rules_are_values() -> None:
+    """Equal by limit and characters."""
+    assert NameRule() == NameRule(64, "A-Za-z0-9_-")
+    assert len({NameRule(), NameRule(64), NameRule(63), NameRule(chars="a")}) == 3
