@@ -152,23 +152,14 @@ class Gated(Owned):
             raise StaleWriterError(self.id, None, None, owner=True)
 
     def _damaged(self) -> str:
-        return next((state.chain for state in self._live.line() if state.read_only), "")
+        return next((state.chain for state in (*self._live.line(), *self._origins()) if state.read_only), "")
 
     def _elsewhere(self) -> list[Operation]:
         return [op for origin in self._origins() for op in origin.open.values()]
 
     def _origins(self) -> list[State]:
         """Return the states of the sessions that this one was forked from, nearest first."""
-        found: list[State] = []
-        state, seen = self._live.state, {self.id}
-        while state.opening is not None and state.opening.origin is not None and state.opening.origin[0] not in seen:
-            origin = self._live.folds.get(state.opening.origin[0])
-            if origin is None:
-                break
-            seen.add(origin.chain)
-            found.append(origin)
-            state = origin
-        return found
+        return list(self._live.origins(self._live.state))
 
     # -- limits
 

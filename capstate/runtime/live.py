@@ -57,6 +57,10 @@ class Folds:
         found = self._states.get(chain)
         return found[0] if found is not None else None
 
+    def latest(self) -> int:
+        """Return the latest time in any entry of these chains."""
+        return max((state.at for _, state in self._states.values()), default=0)
+
     def take(self, chain: str, entries: tuple[Entry, ...]) -> None:
         """Take in what this session itself appended to ``chain``."""
         found = self._states.get(chain)
@@ -119,7 +123,7 @@ class Live:
 
     def now(self) -> int:
         """Milliseconds since the epoch; never behind the ledger, and never running back."""
-        self._latest = max(self._latest, self.clock(), self.state.at)
+        self._latest = max(self._latest, self.clock(), self.folds.latest())
         return self._latest
 
     def look(self, names: NameRule, path: tuple[str, ...] | None) -> tuple[Catalog, Authority, Surface]:
@@ -152,7 +156,8 @@ class Live:
         if opening.parent is not None or opening.kind == "child":
             parent = self._parent(opening.parent, (*below, chain))
         read = self.sources.read(opening.holder, state.sources)
-        inputs = (read, state.version, holder.version if holder is not None else -1, parent)
+        forked = tuple(origin.version for origin in self.origins(state))
+        inputs = (read, state.version, holder.version if holder is not None else -1, parent, forked)
         made = self._made.get(chain)
         if (
             made is not None
@@ -163,6 +168,17 @@ class Live:
             return made.authority
         made = self._made[chain] = self._make(chain, state, holder, inputs, made)
         return made.authority
+
+    def origins(self, state: State) -> Iterator[State]:
+        """Give the states of the sessions that ``state``'s was forked from, nearest first."""
+        seen = {state.chain}
+        while state.opening is not None and state.opening.origin is not None and state.opening.origin[0] not in seen:
+            origin = self.folds.get(state.opening.origin[0])
+            if origin is None:
+                return
+            seen.add(origin.chain)
+            yield origin
+            state = origin
 
     def line(self) -> Iterator[State]:
         """Give the states that authority rests on: of the session, its ancestors, their holders, and the root."""
@@ -206,20 +222,25 @@ class Live:
     def _make(
         self, chain: str, state: State, holder: State | None, inputs: tuple[Any, ...], last: _Made | None
     ) -> _Made:
-        read, _, _, parent = inputs
+        read, _, _, parent, _ = inputs
         opening = state.opening or Opening("child")
         named = [*read, *self.sources.missing(state.sources, state.retired)]
         sources = tuple(_resolved(s, holder) for s in named if isinstance(s, Source))
         ceilings = [c for c in named if isinstance(c, Ceiling)]
         cut = state.restrictions if holder is None or holder is state else (*state.restrictions, *holder.restrictions)
+        origins = [origin for origin in self.origins(state) if origin is not holder]
+        cut = (*cut, *(rule for origin in origins for rule in origin.restrictions))
         if cut:
             # Asks that may not add are a ceiling: everything, but these only if asked.
             ceilings.append(Ceiling("restrictions", (allow("*"), *cut)))
         if state.ended:
             ceilings.append(Ceiling("ended"))
         grants = list(state.grants.values())
-        if holder is not None and holder is not state:
-            grants += [g for g in holder.grants.values() if g.lifetime is Lifetime.PERSISTENT]
+        for other in (holder, *origins):
+            if other is not None and other is not state:
+                # An origin's allows are its holder's, or its own and temporary; what it was denied goes with the fork.
+                given = (g for g in other.grants.values() if g.lifetime is Lifetime.PERSISTENT)
+                grants += [g for g in given if other is holder or g.effect is not Effect.ALLOW]
         expiring = [g.expires for g in grants if g.expires is not None]
         now = self.now() if expiring else 0
         until = self._until(chain) if any(g.lifetime is Lifetime.UNTIL for g in grants) else None

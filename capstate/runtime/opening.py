@@ -129,7 +129,9 @@ class Opener:
             "kind": "fork",
             "origin": [origin.id, at, head.sequence, head.digest],
             "parent": state.opening.parent,
+            "retired": sorted(state.retired),
             "root": state.opening.root,
+            "sources": sorted(([name, high] for name, high in state.sources.items()), key=lambda pair: str(pair[0])),
             "want": list(launch) if launch is not None else None,
         }
         loads = [

@@ -56,7 +56,7 @@ class State:
     lost: set[tuple[str, str]] = field(factory=set)
     """Pins that were taken and do not count: they cover nothing, and are not taken anew."""
     approvals: list[Approval] = field(factory=list)
-    rejected: dict[tuple[str, int], Approval] = field(factory=dict)
+    rejected: dict[tuple[Any, ...], Approval] = field(factory=dict)
     operations: dict[str, Operation] = field(factory=dict)
     open: dict[str, Operation] = field(factory=dict)
     """Operations that may be running or may have happened."""
@@ -118,11 +118,20 @@ class State:
         # A chain is opened once: by its first entry, or, where that only made a holder's chain, by its first session.
         if self.opening is None and entry.sequence == 0:
             self.opening = opening_from(self.chain, body, adds=adds)
+            self._inherit(body, adds=adds)
             self._limits(entry, body, adds)
         elif self.opening is not None and self.opening.kind == "holder" and adds:
             self.opening = evolve(opening_from(self.chain, body, adds=adds), log=self.opening.log)
+            self._inherit(body, adds=adds)
             self._limits(entry, body, adds)
         self.version += 1
+
+    def _inherit(self, body: dict[str, Any], *, adds: bool) -> None:
+        """Take over which sources a fork's origin had seen: a missing or older one is nothing in the fork as well."""
+        for name, high in body.get("sources") or []:
+            self.sources[text(name)] = None if high is None else whole(high)
+        if adds:
+            self.retired.update(text(name) for name in body.get("retired") or [])
 
     def _load(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         do = LoadKind(entry.kind)
@@ -174,7 +183,7 @@ class State:
     def _rejected(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         rejection = approval_from(body)
         self.approvals = [a for a in self.approvals if a.key != rejection.key]
-        self.rejected[rejection.call, rejection.occurrence] = rejection
+        self.rejected[(*rejection.key, rejection.definition, rejection.reached)] = rejection
 
     def _lapsed(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         ended = set(_listed(body["tools"]))

@@ -137,8 +137,8 @@ def _external(
 def _asked(verdict: Verdict, call: Call, state: State) -> Verdict:
     if not state.rejected and not verdict.reached and verdict.row is not None and verdict.row.effect is Effect.ALLOW:
         return verdict
-    rejection = state.rejected.get((call.id, call.occurrence))
-    if rejection is not None and _matches(rejection, verdict, call):
+    rejection = next((r for r in state.rejected.values() if _matches(r, verdict, call)), None)
+    if rejection is not None:
         return verdict._replace(reason=Reason.NOT_AUTHORISED, decided_by=f"rejected by {rejection.by}")
     asks = next((row for row in verdict.runs if row.effect is Effect.ASK), None)
     if asks is None:

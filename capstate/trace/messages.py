@@ -7,13 +7,14 @@ to the same API unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from attrs import field, frozen
 
 from capstate.digest import Domain, canonical, fingerprint
+from capstate.errors import InvalidInputError
 
 
 class Role(StrEnum):
@@ -44,18 +45,52 @@ class Outcome(StrEnum):
     """It may have happened."""
 
 
+def _role(value: Role | str) -> Role:
+    try:
+        return Role(value)
+    except ValueError:
+        raise InvalidInputError("message role", f"one of {', '.join(Role)}", value) from None
+
+
+def _outcome(value: Outcome | str | None) -> Outcome | None:
+    try:
+        return Outcome(value) if value is not None else None
+    except ValueError:
+        raise InvalidInputError("message outcome", f"one of {', '.join(Outcome)}, or None", value) from None
+
+
+def _calls(value: Iterable[Call]) -> tuple[Call, ...]:
+    calls = tuple(value)
+    for n, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise InvalidInputError(f"message calls[{n}]", "a Call", type(call).__name__)
+    return calls
+
+
 @frozen
 class Call:
     """One call that the model proposes.
 
     ``tool`` is what the model wrote: a wire name, or the qualified id. ``occurrence`` tells calls apart whose
     ids repeat, as foreign histories' do; a host that makes fresh ids leaves it 0.
+
+    Raises:
+        InvalidInputError: the id or tool is no text, the arguments no mapping, the occurrence no integer from 0.
     """
 
     id: str
     tool: str
     arguments: Mapping[str, Any] = field(factory=dict, hash=False)
     occurrence: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in (("id", self.id), ("tool", self.tool)):
+            if not isinstance(value, str):
+                raise InvalidInputError(f"call.{name}", "text", value)
+        if not isinstance(self.arguments, Mapping):
+            raise InvalidInputError(f"call {self.id!r} arguments", "a mapping", type(self.arguments).__name__)
+        if type(self.occurrence) is not int or not 0 <= self.occurrence < 2**53:
+            raise InvalidInputError(f"call {self.id!r} occurrence", "a whole number from 0", self.occurrence)
 
     @property
     def digest(self) -> str:
@@ -82,12 +117,12 @@ class Message:
     """
 
     id: str
-    role: Role
+    role: Role = field(converter=_role)
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[Call, ...] = field(default=(), converter=_calls)
     result_for: str | None = None
     tool: str | None = None
-    outcome: Outcome | None = None
+    outcome: Outcome | None = field(default=None, converter=_outcome)
     evidence: str | None = None
     issuer: str | None = None
     item: str | None = None
