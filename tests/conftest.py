@@ -1,8 +1,8 @@
 """Profiles of the random tests, and the tests that only a soak runs.
 
-``fast`` is for work at the desk, ``ci`` finds the same on every machine, ``quick`` kills most mutants and ``patient``
-is for those that survive it, ``soak`` takes its time
-(``--soak``, or Hypothesis' own ``--hypothesis-profile=NAME``). No profile has a deadline: no test measures time.
+``fast`` is for work at the desk, ``ci`` finds the same on every machine and does not shrink (that is for a desk),
+``quick`` kills most mutants and ``patient`` is for those that survive it, ``soak`` takes its time (``--soak``, or
+Hypothesis' own ``--hypothesis-profile=NAME``). No profile has a deadline: no test measures time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,18 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("fast", max_examples=30, deadline=None)
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
+)
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True, database=None)
 settings.register_profile("patient", max_examples=60, deadline=None, database=None)
 settings.register_profile(

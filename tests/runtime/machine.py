@@ -29,6 +29,7 @@ class Line:
         self.wanted = kind == "child"
         """Its first receipt is compared with what it asked for."""
         self.jobs: dict[str, list[dict[str, Any]]] = {}
+        self.origin: str | None = None
 
     def load(self, do: str, on: list[str], at: str | None, definitions: dict[str, str]) -> None:
         self.loads.append({"do": do, "on": on, "at": at, "call": None, "definitions": definitions if at else {}})
@@ -71,6 +72,11 @@ class Expected:
             granted += [g for g in self.grants.get(line.holder, []) if g["lifetime"] == "persistent"]
         for grants in line.jobs.values():
             granted += grants
+        origin = line.origin
+        while origin is not None:
+            # What a session was denied, its forks are denied, as it is now.
+            granted += [g for g in self.grants.get(origin, []) if g["lifetime"] == "persistent" and g["effect"] != "allow"]
+            origin = self.lines[origin].origin
         child = None
         if line.parent is not None:
             above = self.lines[line.parent]
@@ -125,6 +131,7 @@ class Expected:
         old = self.lines[origin]
         path = old.path[: old.path.index(at) + 1] if old.path is not None and at is not None else old.path
         line = self.lines[id_] = Line(id_, old.holder, "fork", old.parent, old.want)
+        line.origin = origin
         line.loads = [dict(old.loads[n]) for n in model.counting_events(old.loads, path)]
         line.before, line.wanted = dict(old.before), old.wanted and old.fresh
 

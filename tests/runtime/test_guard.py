@@ -41,9 +41,10 @@ def test_a_call_names_a_tool_by_wire_name_or_qualified_id(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", [None, 7, ["git/log"], {"a": 1}, b"git/log"], ids=repr)
-def test_a_name_that_is_no_text_names_nothing(stage: Stage, name: object) -> None:
-    """Also one that cannot be hashed."""
-    assert refused(stage.session(), Call("c1", name)) is Reason.UNKNOWN_TOOL  # type: ignore[arg-type]
+def test_a_name_that_is_no_text_is_no_call(name: object) -> None:
+    """Also one that cannot be hashed: the call is refused when it is made, and no session sees it."""
+    with pytest.raises(InvalidInputError, match=r"call\.tool: expected text"):
+        Call("c1", name)  # type: ignore[arg-type]
 
 
 def test_a_wire_name_that_spells_another_tools_qualified_id_reaches_neither(stage: Stage) -> None:
