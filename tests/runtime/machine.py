@@ -75,7 +75,8 @@ class Expected:
         origin = line.origin
         while origin is not None:
             # What a session was denied, its forks are denied, as it is now.
-            granted += [g for g in self.grants.get(origin, []) if g["lifetime"] == "persistent" and g["effect"] != "allow"]
+            lasting = (g for g in self.grants.get(origin, []) if g["lifetime"] == "persistent")
+            granted += [g for g in lasting if g["effect"] != "allow"]
             origin = self.lines[origin].origin
         child = None
         if line.parent is not None:
