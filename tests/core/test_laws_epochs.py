@@ -397,7 +397,8 @@ def test_facts_say_nothing_unless_told() -> None:
     assert (facts.loads, facts.path, facts.retained, facts.opaque, facts.damage) == ((), None, (), (), ())
     assert (facts.cause, facts.session, facts.ledger, facts.audit) == (Cause.TURN, "", "", "")
     assert (facts.boundary, dict(facts.used), facts.fork) == (None, {}, None)
-    assert (facts.profile, facts.profile.adapter) == (NO_PROFILE, None)
+    assert facts.profile == NO_PROFILE
+    assert facts.profile.adapter is None
     assert (facts.profile.issuer.id, facts.profile.defers, facts.profile.names) == ("///", "", NameRule())
     assert Boundary().to_json() == {"first_kept": None, "kept": None, "leaf": None}
     assert epoch.request == {}

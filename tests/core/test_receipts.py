@@ -303,7 +303,8 @@ ADDED, REMOVED, REDEFINED = (Change(action, "g/t", "x") for action in (Action.AD
         ([], {"damage": ("tail",)}, {"recovered_tail"}),
         ([], {"damage": ("hole", "tail")}, {"recovered_hole", "recovered_tail"}),
     ],
-    ids=str,
+    # Numbered: a set has no order to name a test by.
+    ids=[f"case {n}" for n in range(1, 14)],
 )
 def test_kinds_of_a_receipt(changes: list[Change], more: dict[str, Any], expected: set[str]) -> None:
     """Sorted, each once."""
