@@ -118,6 +118,7 @@ class _Rule(NamedTuple):
 
 
 _BY_VERDICT = (_NONE, _ASK, _ALLOW, _CHANGED)
+_ANYTHING = _Rule("", "", Effect.ALLOW, None, None)
 
 
 class _Part(NamedTuple):
@@ -244,12 +245,15 @@ class Authority:
 
     @cached_property
     def _indexes(self) -> list[_Index]:
-        return [_index(self._pool_rules()), *(_index(("", rule) for rule in c.rules) for c in self.ceilings)]
+        ceilings = [_index(("", rule) for rule in c.rules) for c in self.ceilings]
+        return [_index(self._pool_rules()), _index(self._childs_asks()), *ceilings]
 
     def _cut(self, group: str) -> GroupAuthority:
         rules = [_rules_for(group, index) for index in self._indexes]
         parts = [_Part(self._pool_fixed(), rules[0], "", "pool")]
-        for ceiling, own in zip(self.ceilings, rules[1:], strict=True):
+        if rules[1]:
+            parts.append(_Part(None, (_ANYTHING, *rules[1]), "", ""))
+        for ceiling, own in zip(self.ceilings, rules[2:], strict=True):
             name = f"ceiling {ceiling.name}"
             fixed = None
             if ceiling.state is not SourceState.OK:
@@ -276,12 +280,20 @@ class Authority:
         return None
 
     def _pool_rules(self) -> Iterable[tuple[str, Grant]]:
-        rules = [(s.name, rule) for s in self.pool.sources for rule in s.rules]
-        rules += [("granted", rule) for rule in self.pool.granted]
         if self.pool.want is None:
-            return rules
+            return self._given()
         wanted = [("want", Grant(selector, Effect.ALLOW, id=selector)) for selector in self.pool.want]
-        return wanted + [(source, rule) for source, rule in rules if rule.effect is not Effect.ALLOW]
+        return wanted + [(source, rule) for source, rule in self._given() if rule.effect is Effect.DENY]
+
+    def _childs_asks(self) -> Iterable[tuple[str, Grant]]:
+        """Return the asks of a child: beside the pool, because there they would add what it does not want."""
+        if self.pool.want is None:
+            return ()
+        return [(source, rule) for source, rule in self._given() if rule.effect is Effect.ASK]
+
+    def _given(self) -> list[tuple[str, Grant]]:
+        rules = [(s.name, rule) for s in self.pool.sources for rule in s.rules]
+        return rules + [("granted", rule) for rule in self.pool.granted]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that a decision can depend on, as JSON."""

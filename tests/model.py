@@ -1,7 +1,6 @@
 """A second implementation of docs/spec/surface.md, written from that page alone.
 
-It judges the library, so it shares no code with it and prefers being checkable by eye to being fast.
-Each function names the section that it implements.  A tool is a pair (group, name) throughout.
+It shares no code with the library; each function names its section.  A tool is a pair (group, name) throughout.
 """
 
 import re
@@ -108,7 +107,7 @@ def rules_result(rules: list[tuple[str, dict]], tool: Tool, token: str) -> tuple
 def pool_verdict(authority: dict, tool: Tool, token: str) -> Verdict:
     """Sections 3.2, 3.4, 3.6 and 3.9: the pool, for a child with its want in place of allow rules."""
     sources, child = authority["sources"], authority["child"]
-    if child is not None and child["want"] is None:
+    if child and child["want"] is None:
         return "none", "launch!missing", True
     for name in sorted(sources):
         if sources[name]["state"] != "ok":
@@ -116,7 +115,8 @@ def pool_verdict(authority: dict, tool: Tool, token: str) -> Verdict:
     rules = [(name, rule) for name in sources for rule in sources[name]["rules"]]
     rules += [("granted", rule) for rule in authority["granted"]]
     if child is not None:
-        rules = [(name, rule) for name, rule in rules if rule["effect"] in ("deny", "ask")]
+        wanted = any(selects(on, tool) for on in child["want"])
+        rules = [(n, rule) for n, rule in rules if rule["effect"] == "deny" or (rule["effect"] == "ask" and wanted)]
         rules += [("want", {"id": on, "effect": "allow", "on": on, "pin": None}) for on in child["want"]]
     result, decider = rules_result(rules, tool, token)
     return result, decider[0] + "#" + decider[1] if decider else "pool", False

@@ -172,13 +172,19 @@ def test_attenuation_holds_at_every_depth(world: int, depth: int, seed: int) -> 
 
 @given(SEEDS)
 def test_a_child_is_its_want_cut_by_its_parent(world: int) -> None:
-    """A want of everything is the parent itself, one of nothing is nothing; an own allow adds nothing."""
+    """A want of everything is the parent itself, one of nothing is nothing; an own allow or ask adds nothing."""
     facts = facts_of(world_of(world))
     parent = facts.authority
     generous = Pool((Source("config", (allow("*"),)),), (allow("*"),))
+    asking = Pool((Source("config", (ask("*"),)),), (ask("*"),))
 
     assert effects(Authority(evolve(generous, want=("*",)), (), parent), facts) == effects(parent, facts)
     assert set(effects(Authority(evolve(generous, want=()), (), parent), facts).values()) <= {0}
+    assert set(effects(Authority(evolve(asking, want=()), (), parent), facts).values()) <= {0}
+    assert_no_more(
+        effects(Authority(evolve(asking, want=("git/*",)), (), parent), facts),
+        effects(Authority(Pool(want=("git/*",)), (), parent), facts),
+    )
 
 
 @pytest.mark.parametrize("parent", ["missing", "ended", None])

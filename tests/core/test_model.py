@@ -196,10 +196,10 @@ def test_source_that_is_not_ok() -> None:
 
 
 def test_child() -> None:
-    """A child is allowed what it wants and its parent has; its own allow rules add nothing, its own ask counts."""
+    """A child is allowed what it wants and its parent has; its own allow rules and asks add nothing, an ask cuts."""
     parent = authority(rule("p", "allow", "g/*"))
     child = {"want": ["g/x", "g/y", "h/*"], "parent": parent}
-    own = authority(rule("a", "allow", "*"), rule("b", "ask", "g/y"), child=child)
+    own = authority(rule("a", "allow", "*"), rule("b", "ask", "g/y"), rule("c", "ask", "g/z"), child=child)
     facts = world(group("g", tool("x"), tool("y"), tool("z")), group("h", tool("x")), authority=own)
     assert predict(facts) == {
         "callable": {

@@ -78,6 +78,17 @@ def test_a_child_brings_its_own_allows(plant: Plant) -> None:
     rejects(test_laws_authority.test_a_child_is_its_want_cut_by_its_parent, *seeds(1))
 
 
+def test_an_ask_of_a_child_adds(plant: Plant) -> None:
+    """In the pool, an ask makes callable what the child never wanted."""
+
+    def pooled(self: authority.Authority) -> Iterable[tuple[str, authority.Grant]]:
+        wanted = [("want", authority.allow(on, id=on)) for on in self.pool.want or ()]
+        return wanted + [(source, rule) for source, rule in self._given() if rule.effect is not authority.Effect.ALLOW]
+
+    plant(authority.Authority, "_pool_rules", pooled)
+    rejects(test_laws_authority.test_a_child_is_its_want_cut_by_its_parent, *seeds(1))
+
+
 def test_a_child_without_a_parent_is_free(plant: Plant) -> None:
     """A parent that cannot be asked is no ceiling."""
     plant(authority.Authority, "_above", lambda *_: None)
