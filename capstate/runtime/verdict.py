@@ -197,30 +197,21 @@ def _equal(operations: list[Operation], tool: str, call: Call) -> Operation | No
 
 
 def _reached(names: Names, row: Row, arguments: Mapping[str, Any]) -> tuple[Row, ...] | None:
-    """Return the tools that a call of a bridge or loader would reach; None if it names what cannot be told.
+    """Return the tools that a call of a bridge or loader would reach; None if that cannot be told.
 
-    A bridge that is asked for another bridge must name what that one reaches deeper in its arguments, in sight.
+    A bridge that names nothing may reach what it likes, and where the arguments of a bridge behind it stand is known
+    to nobody here: both cannot be told.
     """
     tool = row.definition.tool
     found: dict[str, Row] = {}
-    asked = list(_named(arguments.get(tool.reaches or "", ())))
-    keys: set[str] = set()
-    while asked:
-        name = asked.pop()
+    for name in _named(arguments.get(tool.reaches or "", ())):
         inner = names.find(name)
         if inner is None and tool.loads and isinstance(name, str):
             inner = _first_of(names.group(name))
-        if inner is None:
+        if inner is None or (inner.definition.tool.reaches is not None and not tool.loads):
             return None
         found[inner.definition.qualified] = inner
-        deeper = inner.definition.tool.reaches
-        if deeper is not None and not tool.loads and deeper not in keys:
-            keys.add(deeper)
-            below = [name for value in arguments.values() for name in _below(value, deeper)]
-            if not below:
-                return None
-            asked += below
-    return tuple(found[key] for key in sorted(found))
+    return tuple(found[key] for key in sorted(found)) if found or tool.loads else None
 
 
 def _first_of(rows: list[Row]) -> Row | None:
@@ -234,14 +225,3 @@ def _named(value: object) -> Iterator[Any]:
         yield from value
     else:
         yield value
-
-
-def _below(value: object, key: str) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        if key in value:
-            yield from _named(value[key])
-        for each in value.values():
-            yield from _below(each, key)
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _below(each, key)

@@ -47,7 +47,7 @@ class Stage:
         """Return the storage as another process would see it."""
         return MemoryLedger(self.ledger) if isinstance(self.ledger, MemoryLedger) else self.ledger
 
-    def session(self, id_: str = "s", *, on: str = "git", **more: Any) -> Session:
+    def session(self, id_: str = "s", *, on: str | tuple[str, ...] = "git", **more: Any) -> Session:
         """Open a session of a new runtime, loaded."""
         session = self.runtime().session(id_, **more)
         session.load(on, by="configuration")

@@ -219,6 +219,12 @@ def inner_tool_not_judged(patch: Patch) -> None:
     patch.setattr(verdict, "_reached", lambda *_: ())
 
 
+def bridge_that_names_nothing_starts(patch: Patch) -> None:
+    """What a bridge would reach is judged only if it can be told."""
+    right = verdict._reached
+    patch.setattr(verdict, "_reached", lambda *given: right(*given) or ())
+
+
 def job_grant_of_any_process(patch: Patch) -> None:
     """A grant until a job ends lives while the ledger holds it."""
     patch.setattr(live, "_lives", lambda *_: True)
@@ -320,6 +326,11 @@ FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] =
     (approval_by_call_id_alone, test_approvals.test_another_definition_leaves_it_untouched, (asked,)),
     (approval_that_no_deny_ends, test_approvals.test_a_later_deny_ends_it, (asked,)),
     (inner_tool_not_judged, test_guard.test_what_a_bridge_reaches_is_judged_too, (bridged,)),
+    (
+        bridge_that_names_nothing_starts,
+        test_guard.test_a_bridge_behind_a_bridge_cannot_be_told,
+        (bridged, lambda: {"to": "git/log"}),
+    ),
     (job_grant_of_any_process, test_jobs.test_another_token_is_nothing, (lambda: config_stage(Stage()), lambda: 99)),
     (limits_by_the_row_alone, lost_row, ()),
     (settled_on_the_loop, test_async_guard.test_settling_within_the_block_does_not_touch_the_ledger, (Stage,)),
