@@ -25,7 +25,7 @@ matrix: $(VENV)/.run ## Install, and run the main job: nine scenarios against ev
 	$(BIN)/capstate matrix
 
 test: $(VENV)/.dev ## Run the suite
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST)
 
 check: lint types imports coverage scenarios mutation-sample wheel ## All that must hold before a change lands
 
@@ -64,10 +64,10 @@ wheel: $(VENV)/.dev $(VENV)-wheel/.test ## Build the wheel, and run the suite ag
 	elsewhere=$$(mktemp -d) && trap 'rm -rf "$$elsewhere"' EXIT && \
 	cp -R $(wildcard tests docs experiments benchmarks README.md CHANGELOG.md CONTRIBUTING.md pyproject.toml) "$$elsewhere" && cd "$$elsewhere" && \
 	$(CURDIR)/$(VENV)-wheel/bin/python -c 'import capstate, sys; sys.exit("$(CURDIR)/capstate" in capstate.__file__)' && \
-	$(CURDIR)/$(VENV)-wheel/bin/python -m pytest -n 2 --dist loadfile $(PYTEST)
+	$(CURDIR)/$(VENV)-wheel/bin/python -m pytest -n 2 --dist loadfile --hypothesis-profile=quick $(PYTEST)
 
 bench: $(VENV)/.dev ## Ratios to floors measured in the same run, as JSON
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --json
 
 soak: $(VENV)/.dev ## Hours: many more worlds, then every mutant
 	$(BIN)/python -m pytest --soak --timeout=0 $(PYTEST)

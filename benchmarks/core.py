@@ -12,7 +12,9 @@ from capstate.authority import Authority, Pool, Source, allow, ask
 from capstate.capabilities import Catalog, Group, Tool
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.epochs import Cause, Epoch, Facts, reproject
+from capstate.providers import anthropic, openai_chat, openai_responses
 from capstate.surface import Load, LoadKind
+from capstate.trace import Call, Message, Outcome, Role
 
 Arguments = dict[str, Any]
 
@@ -211,10 +213,54 @@ def growth() -> list[Figure]:
     return found
 
 
+def rendering() -> list[Figure]:
+    """The request parts of 1,000 tools, half of them deferred where the API can, against writing them as JSON."""
+    found = []
+    listed = groups(1_000, 100)
+    half = tuple(f"g{n}/*" for n in range(50))
+    marks = {
+        f"g{g}/{name}": d.fingerprint for g, group in enumerate(listed[:50]) for name, d in group.definitions.items()
+    }
+    loads = (
+        Load(0, LoadKind.LOAD, ("*",)),
+        Load(1, LoadKind.UNLOAD, half),
+        Load(2, LoadKind.LOAD, half, "e", "c", marks),
+    )
+    history = [
+        Message("u", Role.USER, "load"),
+        Message("a", Role.ASSISTANT, calls=(Call("c", "g99__tool_0"),)),
+        Message("e", Role.TOOL, "loaded", result_for="c", outcome=Outcome.OK),
+    ]
+    for adapter, profile in (
+        (anthropic, anthropic.profile("claude")),
+        (openai_responses, openai_responses.profile("gpt")),
+        (openai_chat, openai_chat.profile("gpt")),
+    ):
+        read = evolve(facts(listed), loads=loads, retained=(2,), profile=profile)
+        projection = reproject(read, None).projection
+        body = adapter.render(profile, projection, history)
+        work: dict[str, Prepared] = {
+            "render": (lambda: None, lambda _, a=adapter, p=profile, j=projection: a.render(p, j, history)),
+            "floor": (lambda: None, lambda _, body=body: orjson.dumps(body)),
+        }
+        took = medians(work, repeats=15)
+        found.append(
+            Figure(
+                f"rendering 1,000 tools for {profile.issuer.api}",
+                took["render"],
+                "writing the result with orjson",
+                took["floor"],
+                detail={"deferred": len(projection.deferred), "bytes": len(orjson.dumps(body))},
+            )
+        )
+    return found
+
+
 BENCHMARKS = {
     "unchanged": unchanged,
     "one-changed": one_changed,
     "all-new": all_new,
     "receipts": receipts,
     "growth": growth,
+    "rendering": rendering,
 }
