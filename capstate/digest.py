@@ -79,7 +79,7 @@ def _beyond_doubt(encoded: bytes, nulls: int) -> bool:
     Keys in ASCII have one order, every null is a None (orjson writes NaN as null as well), and there is no fraction
     or exponent, nor text that looks like one.
     """
-    if not encoded.isascii() or encoded.count(b"null") != nulls:
+    if encoded.count(b"null") != nulls or not encoded.isascii():
         return False
     digits = encoded.translate(_DIGITS)
     return b"0.0" not in digits and b"0e" not in digits
