@@ -98,7 +98,7 @@ class Gated(Owned):
                 if verdict.reason is not None or verdict.row is None:
                     self._count(verdict)
                     raise refusal(call, verdict)
-                reached = tuple(row.definition for row in verdict.reached)
+                reached = tuple([row.definition for row in verdict.reached])
                 reserved = cost if usage is not None else None
                 permit = Permit(call, verdict.row.definition, None, reached, verdict.external, reserved, self)
                 if usage is None and verdict.approval is None and not permit.external:

@@ -156,7 +156,7 @@ class Live:
         if opening.parent is not None or opening.kind == "child":
             parent = self._parent(opening.parent, (*below, chain))
         read = self.sources.read(opening.holder, state.sources)
-        forked = tuple(origin.version for origin in self.origins(state))
+        forked = tuple(origin.version for origin in self.origins(state)) if opening.origin is not None else ()
         inputs = (read, state.version, holder.version if holder is not None else -1, parent, forked)
         made = self._made.get(chain)
         if (
