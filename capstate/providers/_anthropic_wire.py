@@ -5,7 +5,8 @@ Decided where the contract is silent, each time so that more counts as callable:
 - what stands before a threshold compaction still counts, though the provider ignores it;
 - an addition that is to be cleared at the next user message still counts after it; a removal then no longer does;
 - the signed block of a compaction is replayed with its ``tool_changes``;
-- ``thread`` and other history that the provider keeps is not in the body: it is counted as unknown.
+- a removal outside of a system message, which the provider refuses or ignores, takes nothing away;
+- what else a body says at the top is counted as unknown: ``thread``, a container with skills, keys of tomorrow.
 
 Tools that the provider runs are callable under their name (``web_search``); of a connected server, which lists
 its tools itself, the whole is callable as ``mcp:SERVER``, one tool of it as ``mcp:SERVER.TOOL``.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from capstate.providers._replay import LoadPoint, Replay, described
+from capstate.providers._replay import LoadPoint, Replay, described, others
 from capstate.providers._shape import blocks, listing, mapping, name, natives, prose, text
 
 if TYPE_CHECKING:
@@ -36,7 +37,14 @@ _HOSTED = (
     "bash_", "text_editor_", "computer_", "web_search_", "web_fetch_", "code_execution_", "memory_",
     "tool_search_tool_",
 )  # fmt: skip
-_ELSEWHERE = ("thread",)
+_KEYS = frozenset(
+    """model messages tools tool_choice system max_tokens temperature top_p top_k stop_sequences stream metadata
+    thinking service_tier anthropic_version anthropic_beta betas context_management mcp_servers container output_config
+    output_format inference_geo speed cache_control""".split()  # noqa: SIM905 - words, not a wall of quotes
+)
+_DEFINITION = frozenset(
+    "type name description input_schema cache_control defer_loading strict eager_input_streaming".split()  # noqa: SIM905 - as above
+)
 
 
 def on_wire(body: Mapping[str, Any]) -> OnWire:
@@ -53,9 +61,9 @@ def on_wire(body: Mapping[str, Any]) -> OnWire:
     servers = {f"mcp:{server}" for server in _servers(body)}
     for found in sorted(servers - set(seen.result().definitions)):
         seen.offer(found, {"type": "mcp_server"}, deferred=False)  # the older form: a server without a toolset
-    for key in _ELSEWHERE:
-        if body.get(key) is not None:
-            seen.unknown[key] += 1
+    seen.keys(body, _KEYS)
+    if isinstance(body.get("container"), dict) and body["container"].get("skills"):
+        seen.unknown["skills"] += 1
     _walk(seen, body.get("messages"))
     return seen.result()
 
@@ -82,7 +90,8 @@ def tool_of(seen: Replay, tool: object, place: str) -> tuple[str, Mapping[str, A
     found = name(tool.get("name"), f"{place}.name")
     deferred = tool.get("defer_loading") is True
     if form is None or form == "custom":
-        return found, described(tool.get("description"), tool.get("input_schema")), deferred
+        more = others(tool, _DEFINITION)
+        return found, described(tool.get("description"), tool.get("input_schema"), **more), deferred
     if not text(form, f"{place}.type").startswith(_HOSTED):
         seen.unknown[form] += 1
     return found, described(tool.get("description"), tool.get("input_schema"), type=form), deferred
@@ -109,13 +118,15 @@ def _walk(seen: Replay, messages: object) -> None:
         cleared = message.get("clear_at") is not None and n < last_user
         added: list[str] = []
         for here, block in blocks(content, f"{place}.content"):
-            _block(seen, block, i, here, added, cleared=cleared)
+            _block(seen, block, i, here, added, cleared=cleared, said=role == "system")
         seen.point(i, "tool_addition", added, None, f"index {i}")
         if role == "system":
             seen.hear(prose(content, f"{place}.content"))
 
 
-def _block(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: list[str], *, cleared: bool) -> None:
+def _block(
+    seen: Replay, block: Mapping[str, Any], i: int, here: str, added: list[str], *, cleared: bool, said: bool
+) -> None:
     form = text(block.get("type"), f"{here}.type")
     if form not in _BLOCKS:
         seen.unknown[form] += 1
@@ -132,12 +143,20 @@ def _block(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: lis
         _loaded(seen, [b for _, b in blocks(found.get("tool_references"), where)], i, call, where)
     elif form == "tool_addition":
         added.append(_change(seen, block, i, here))
-    elif form == "tool_removal" and not cleared:
-        seen.remove(_target(mapping(block.get("tool"), f"{here}.tool"), f"{here}.tool"))
+    elif form == "tool_removal":
+        _removed(seen, block, here, cleared=cleared, said=said)
     elif form == "compaction":
         for where, change in blocks(block.get("tool_changes"), f"{here}.tool_changes"):
             if change.get("type") in ("tool_addition", "tool_removal"):
-                _block(seen, change, i, where, added, cleared=False)
+                _block(seen, change, i, where, added, cleared=False, said=True)
+
+
+def _removed(seen: Replay, block: Mapping[str, Any], here: str, *, cleared: bool, said: bool) -> None:
+    found = _target(mapping(block.get("tool"), f"{here}.tool"), f"{here}.tool")
+    if not said:
+        seen.unknown["tool_removal outside of a system message"] += 1
+    elif not cleared:
+        seen.remove(found)
 
 
 def _loaded(seen: Replay, references: list[Mapping[str, Any]], i: int, call: str | None, here: str) -> None:

@@ -3,7 +3,8 @@
 A function in a namespace is callable as ``NAMESPACE.NAME``: the dot is legal in no tool name, so it cannot be taken
 for a tool at the top. Tools that the provider runs are callable under their type (``web_search``, ``tool_search``);
 of a connected server the whole is callable as ``mcp:LABEL``. History that the provider keeps
-(``previous_response_id``, ``conversation``, ``prompt``) may hold further tools; it is counted as unknown.
+(``previous_response_id``, ``conversation``, ``prompt``, an ``item_reference``) may hold further tools; it is counted as
+unknown, as is every key of a body that this version does not know.
 Neither API has a typed removal.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from capstate.providers._replay import LoadPoint, Replay, described
+from capstate.providers._replay import LoadPoint, Replay, described, others
 from capstate.providers._shape import listing, mapping, name, natives, prose, text
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ CHAT = frozenset({"openai-completions"})
 
 _ITEMS = frozenset(
     """message reasoning function_call function_call_output custom_tool_call custom_tool_call_output tool_search_call
-    tool_search_output additional_tools compaction compaction_trigger configuration_update item_reference
+    tool_search_output additional_tools compaction compaction_trigger configuration_update
     web_search_call file_search_call computer_call computer_call_output code_interpreter_call image_generation_call
     local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output
     mcp_call mcp_list_tools mcp_approval_request mcp_approval_response""".split()  # noqa: SIM905 - words, not a wall of quotes
@@ -33,6 +34,18 @@ _HOSTED = frozenset(
     """web_search web_search_preview file_search code_interpreter computer computer_use_preview image_generation
     local_shell shell apply_patch tool_search""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
+_COMMON = """model tools tool_choice parallel_tool_calls temperature top_p stream stream_options store metadata user
+    safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options service_tier top_logprobs"""
+_RESPONSES_KEYS = frozenset(
+    f"""{_COMMON} input instructions max_output_tokens max_tool_calls reasoning text truncation include background
+    context_management""".split()
+)
+_CHAT_KEYS = frozenset(
+    f"""{_COMMON} messages functions function_call max_tokens max_completion_tokens n stop reasoning_effort
+    response_format seed logit_bias logprobs presence_penalty frequency_penalty modalities audio prediction verbosity
+    thinking enable_thinking""".split()
+)
+_DEFINITION = frozenset("type name description parameters format strict defer_loading function custom".split())  # noqa: SIM905 - as above
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 
@@ -42,9 +55,7 @@ def responses(body: Mapping[str, Any]) -> OnWire:
     body = mapping(body, "body")
     seen = Replay()
     _offered(seen, body)
-    for key in ("previous_response_id", "conversation", "prompt"):
-        if body.get(key) is not None:
-            seen.unknown[key] += 1
+    seen.keys(body, _RESPONSES_KEYS)
     if not isinstance(body.get("input"), str):
         _items(seen, body.get("input"))
     return seen.result()
@@ -59,8 +70,7 @@ def chat(body: Mapping[str, Any]) -> OnWire:
         place = f"functions[{i}]"
         found = mapping(tool, place)
         seen.offer(name(found.get("name"), f"{place}.name"), _function(found), deferred=False)
-    if body.get("web_search_options") is not None:
-        seen.unknown["web_search_options"] += 1
+    seen.keys(body, _CHAT_KEYS)
     _messages(seen, body.get("messages"))
     return seen.result()
 
@@ -98,7 +108,8 @@ def _plain(seen: Replay, tool: object, place: str) -> Iterator[tuple[str, Mappin
     deferred = tool.get("defer_loading") is True
     inner = tool.get(form)
     if form in ("function", "custom") and isinstance(inner, dict):
-        yield name(inner.get("name"), f"{place}.{form}.name"), _function(inner, form), deferred
+        outside = others(tool, _DEFINITION)
+        yield name(inner.get("name"), f"{place}.{form}.name"), {**_function(inner, form), **outside}, deferred
     elif form in ("function", "custom"):
         yield name(tool.get("name"), f"{place}.name"), _function(tool, form), deferred
     elif form == "mcp":
@@ -111,7 +122,7 @@ def _plain(seen: Replay, tool: object, place: str) -> Iterator[tuple[str, Mappin
 
 
 def _function(tool: Mapping[str, Any], form: str = "function") -> dict[str, Any]:
-    more = {} if form == "function" else {"type": form}
+    more = {**others(tool, _DEFINITION), **({} if form == "function" else {"type": form})}
     return described(tool.get("description"), tool.get("parameters", tool.get("format")), **more)
 
 

@@ -91,6 +91,12 @@ class Replay:
         for known in (self._immediate, self._deferred, self._waiting):
             known.pop(name, None)
 
+    def keys(self, body: Mapping[str, Any], known: frozenset[str]) -> None:
+        """Count the keys of a body that may carry tools for all that this version knows."""
+        for key, value in body.items():
+            if key not in known and value is not None:
+                self.unknown[key] += 1
+
     def hear(self, text: str) -> None:
         """Take text from a system or developer, which may withdraw tools line by line."""
         listing = False
@@ -137,3 +143,11 @@ def described(description: object, schema: object, **more: object) -> dict[str, 
     """Return a definition as :attr:`capstate.projection.OnWire.definitions` holds it: only what was sent."""
     parts = {"description": description, "schema": schema, **more}
     return {key: value for key, value in parts.items() if value is not None}
+
+
+def others(tool: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Return what else a definition says: who may call it, examples, and whatever this version does not know."""
+    plain = {"allowed_callers": ["direct"]}  # the default, spelt out
+    return {
+        f"key {key}": value for key, value in tool.items() if key not in known and (key, value) not in plain.items()
+    }

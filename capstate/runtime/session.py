@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import evolve
 
 from capstate.authority import Lifetime
-from capstate.digest import canonical
 from capstate.epochs import Cause, Epoch, Facts, reproject
-from capstate.errors import InvalidInputError, Reason, StaleWriterError, SurfaceExceededError
+from capstate.errors import InvalidInputError, Reason, StaleWriterError
 from capstate.ledger import Record
+from capstate.runtime.finished import exceeding
 from capstate.runtime.given import Given
 from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
 from capstate.runtime.owned import TRIES
@@ -23,7 +23,6 @@ from capstate.runtime.verdict import operation_id
 from capstate.runtime.wishes import Wishes, selectors_of
 
 if TYPE_CHECKING:
-    from capstate.capabilities import Definition
     from capstate.projection import OnWire, Profile
     from capstate.receipts import Receipt
     from capstate.runtime.state import State
@@ -83,7 +82,7 @@ class Session(Wishes, Given):
         """Compare a finished request body with what is authorised now; a finding is its own entry.
 
         Raises:
-            SurfaceExceededError: the body makes something callable that the surface does not hold.
+            SurfaceExceededError: the body makes callable what the surface does not hold, or what cannot be read.
             InvalidInputError: the last provider has no adapter to read it with.
             MalformedError: the body is none of this provider's.
         """
@@ -93,17 +92,11 @@ class Session(Wishes, Given):
                 raise InvalidInputError("check", "a provider with an adapter at the last reproject", "none")
             wire = adapter.on_wire(body)
             surface = self._live.look(self._profile.names, self._line(self._path))[2]
-            beyond = tuple(sorted(wire.effective - surface.wires.keys()))
-            differing = tuple(
-                sorted(
-                    name
-                    for name, sent in wire.definitions.items()
-                    if name in surface.wires and _differs(surface.wires[name].definition, sent)
-                )
-            )
-            if beyond or differing:
-                self._append(Record("finding", {"beyond": list(beyond), "differing": list(differing)}))
-                raise SurfaceExceededError(beyond, differing)
+            exceeded = exceeding(wire, surface)
+            if exceeded is not None:
+                found = {"beyond": exceeded.names, "differing": exceeded.differing, "unknown": exceeded.unknown}
+                self._append(Record("finding", {key: list(value) for key, value in found.items()}))
+                raise exceeded
             return wire
 
     def spawn(self, id: str, *, want: Iterable[str], at: str | None = None, call: str | None = None) -> Session:  # noqa: A002 - the word of the design
@@ -292,12 +285,3 @@ def _fork(state: State) -> dict[str, Any] | None:
 def _unauthorised(surface: Surface, tool: str) -> bool:
     row = surface.row(tool)
     return row is not None and row.reason in (Reason.NOT_AUTHORISED, Reason.POLICY_MISSING)
-
-
-def _differs(definition: Definition, sent: Mapping[str, Any]) -> bool:
-    """Whether a definition on the wire is not the one that is authorised."""
-    tool = definition.tool
-    schema = sent.get("schema")
-    return sent.get("description", tool.description) != tool.description or (
-        isinstance(schema, Mapping) and canonical(dict(schema)) != canonical(tool.schema)
-    )

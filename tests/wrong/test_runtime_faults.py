@@ -16,9 +16,10 @@ from capstate.authority import Authority, Effect, Grant, Source
 from capstate.errors import LedgerUnavailableError, Refused
 from capstate.ledger import Outcome
 from capstate.ledgers import memory
-from capstate.providers import _outgoing
+from capstate.providers import _anthropic_wire, _outgoing
+from capstate.providers._replay import Replay
 from capstate.receipts import Rows
-from capstate.runtime import guard, history, live, session, state, verdict
+from capstate.runtime import finished, guard, history, live, session, state, verdict
 from capstate.runtime.gated import Gated
 from capstate.runtime.owned import Owned
 from capstate.runtime.sources import Sources
@@ -27,6 +28,7 @@ from tests.providers import test_render
 from tests.runtime import (
     test_approvals,
     test_async_guard,
+    test_check,
     test_children_and_forks,
     test_damage,
     test_guard,
@@ -225,6 +227,34 @@ def bridge_that_names_nothing_starts(patch: Patch) -> None:
     patch.setattr(verdict, "_reached", lambda *given: right(*given) or ())
 
 
+def type_of_a_tool_ignored(patch: Patch) -> None:
+    """A definition is its description and its schema, whatever runs it."""
+    right = finished._same
+    kept = ("description", "schema")
+    patch.setattr(finished, "_same", lambda d, sent: right(d, {k: sent[k] for k in kept if k in sent}))
+
+
+def last_definition_wins(patch: Patch) -> None:
+    """Of two definitions of one name the second is compared alone."""
+
+    def wrong(self: Replay, name: str, definition: Any) -> None:
+        self._definitions[name] = definition
+
+    patch.setattr(Replay, "_define", wrong)
+
+
+def removal_heeded_anywhere(patch: Patch) -> None:
+    """A typed removal takes a name away, whoever says it."""
+    right = _anthropic_wire._removed
+    patch.setattr(_anthropic_wire, "_removed", lambda *given, cleared, **_: right(*given, cleared=cleared, said=True))
+
+
+def what_is_not_known_is_nothing(patch: Patch) -> None:
+    """Keys and items that the reader does not know carry no tools."""
+    right = finished.exceeding
+    patch.setattr(session, "exceeding", lambda wire, surface: right(evolve(wire, unknown={}), surface))
+
+
 def job_grant_of_any_process(patch: Patch) -> None:
     """A grant until a job ends lives while the ledger holds it."""
     patch.setattr(live, "_lives", lambda *_: True)
@@ -293,6 +323,10 @@ def bridged() -> Stage:
     return test_guard.bridged.__wrapped__(Stage())  # type: ignore[attr-defined,no-any-return]
 
 
+def bypass(name: str) -> tuple[Callable[[], Any], ...]:
+    return Stage, lambda: "anthropic", lambda: name
+
+
 FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] = [
     (cached_authority_on_resume, test_reproject.test_a_resumed_session_is_compared_with_its_last_receipt, (Stage,)),
     (
@@ -330,6 +364,18 @@ FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] =
         bridge_that_names_nothing_starts,
         test_guard.test_a_bridge_behind_a_bridge_cannot_be_told,
         (bridged, lambda: {"to": "git/log"}),
+    ),
+    (type_of_a_tool_ignored, test_check.test_a_body_that_may_make_more_callable_is_refused, bypass("hosted shell")),
+    (
+        last_definition_wins,
+        test_check.test_a_body_that_may_make_more_callable_is_refused,
+        bypass("second definition before"),
+    ),
+    (removal_heeded_anywhere, test_check.test_a_removal_counts_only_where_the_provider_heeds_it, (Stage,)),
+    (
+        what_is_not_known_is_nothing,
+        test_check.test_a_body_that_may_make_more_callable_is_refused,
+        bypass("kept history"),
     ),
     (job_grant_of_any_process, test_jobs.test_another_token_is_nothing, (lambda: config_stage(Stage()), lambda: 99)),
     (limits_by_the_row_alone, lost_row, ()),
