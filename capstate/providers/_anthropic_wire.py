@@ -40,7 +40,7 @@ _HOSTED = (
 _KEYS = frozenset(
     """model messages tools tool_choice system max_tokens temperature top_p top_k stop_sequences stream metadata
     thinking service_tier anthropic_version anthropic_beta betas context_management mcp_servers container output_config
-    output_format inference_geo speed cache_control""".split()  # noqa: SIM905 - words, not a wall of quotes
+    output_format inference_geo speed cache_control compaction""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 _DEFINITION = frozenset(
     "type name description input_schema cache_control defer_loading strict eager_input_streaming".split()  # noqa: SIM905 - as above

@@ -112,6 +112,7 @@ ATTACKS: dict[str, dict[str, Callable[[Body], Body]]] = {
         "a schema of another kind": first(input_schema="x"),
         "another schema": first(input_schema={"type": "object"}),
         "hosted shell": typed("bash_20250124"),
+        "hosted shell in disguise": typed("bash_20250124", input_schema=SCHEMA, description="Shows commits."),
         "hosted editor": typed("text_editor_20250728"),
         "hosted search": typed("web_search_20250305"),
         "type of tomorrow": typed("teleport_20270101", input_schema=SCHEMA, description="Shows commits."),
@@ -210,9 +211,7 @@ def test_what_carries_no_tool_is_no_reason(stage: Stage, api: str) -> None:
         "responses": {"max_output_tokens": 10, "instructions": "x", "reasoning": {"effort": "low"}, "include": []},
         "chat": {"max_completion_tokens": 10, "response_format": {"type": "text"}, "seed": 1, "user": "u"},
     }[api]
-    marked: Body = {"anthropic": {"cache_control": {"type": "ephemeral"}}, "responses": {"strict": True}, "chat": {}}[
-        api
-    ]
+    cached = {"cache_control": {"type": "ephemeral"}} if api == "anthropic" else {"strict": True}
 
     for more in (ordinary, own, {"key_of_nothing": None}):
         session.check({**body, **more})

@@ -365,7 +365,11 @@ FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] =
         test_guard.test_a_bridge_behind_a_bridge_cannot_be_told,
         (bridged, lambda: {"to": "git/log"}),
     ),
-    (type_of_a_tool_ignored, test_check.test_a_body_that_may_make_more_callable_is_refused, bypass("hosted shell")),
+    (
+        type_of_a_tool_ignored,
+        test_check.test_a_body_that_may_make_more_callable_is_refused,
+        bypass("hosted shell in disguise"),
+    ),
     (
         last_definition_wins,
         test_check.test_a_body_that_may_make_more_callable_is_refused,
