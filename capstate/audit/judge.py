@@ -29,6 +29,7 @@ class Material:
     Attributes:
         runs: what spies in the tools saw; None if there was no such record, then results in the sessions count.
         unknown: kinds of record that nobody here knows, with their count.
+        barren: arguments that held nothing to judge, and what they held instead.
     """
 
     sessions: tuple[Session, ...] = ()
@@ -36,6 +37,7 @@ class Material:
     runs: tuple[Ran, ...] | None = None
     damage: tuple[Damage, ...] = ()
     unknown: Mapping[str, int] = field(factory=dict)
+    barren: tuple[tuple[str, str], ...] = ()
 
 
 def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
@@ -85,7 +87,7 @@ def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
                     leaf=e.parent,
                     wire=None if active is None else OnWire(tuple(sorted(active)), {}, {}),
                     recorded=True,
-                    file=session.path.name,
+                    file=session.file,
                     line=e.line,
                 )
             )
@@ -101,7 +103,7 @@ def _files(sessions: Sequence[Session], damage: Sequence[Damage]) -> Iterator[Fi
             if key in seen:
                 continue
             seen.add(key)
-            where = Finding("CS501", Grade.RECORDED, file=session.path.name, line=e.line, entry=e.id)
+            where = Finding("CS501", Grade.RECORDED, file=session.file, line=e.line, entry=e.id)
             yield evolve(where, names=(broken.tool,) if broken.tool else (), detail=f"no {broken.missing}")
     for row in damage:
         yield Finding("CS601", Grade.OBSERVED, file=row.file, line=row.line, entry=row.entry, detail=row.kind.value)
