@@ -138,7 +138,7 @@ def _model_change(before: Turn, turn: Turn) -> str:
 
 def _finding(rule: str, turn: Turn, names: set[str] | frozenset[str], *, detail: str = "") -> Finding:
     grade = turn.grade
-    if rule in ("CS201", "CS401", "CS110") and grade is Grade.INFERRED:
+    if rule in ("CS201", "CS401", "CS110") and grade in (Grade.INFERRED, Grade.UNKNOWN):
         grade = Grade.RECORDED if turn.request.recorded else Grade.OBSERVED
     return Finding(
         rule,

@@ -13,7 +13,7 @@ from capstate.agents.pi import Session, broken_trace, identity, record_after
 from capstate.agents.requests import Ran, Request
 from capstate.audit.changes import Changes
 from capstate.audit.runs import Verdict, judge_runs, recorded_runs
-from capstate.audit.turns import Turns
+from capstate.audit.turns import UNTOLD, Turns
 from capstate.findings import Finding, Grade
 from capstate.projection import OnWire
 
@@ -109,6 +109,18 @@ def _files(sessions: Sequence[Session], damage: Sequence[Damage]) -> Iterator[Fi
         yield Finding("CS601", Grade.OBSERVED, file=row.file, line=row.line, entry=row.entry, detail=row.kind.value)
 
 
+def _unknown_turns(judged: Sequence[Turn]) -> dict[str, int]:
+    """Return in how many requests each verdict cannot be given, and how many are of a kind that nobody knows."""
+    turns = [t for t in judged if t.request.kind == "turn"]
+    return {
+        "kind": sum(t.request.kind == UNTOLD for t in judged),
+        "callable": sum(t.callable is None for t in turns),
+        "not_authorised": sum(t.not_authorised is None for t in turns),
+        "never_loaded": sum(t.never_loaded is None for t in turns),
+        "lost": sum(t.lost is None for t in turns),
+    }
+
+
 def _summary(
     material: Material, judged: Sequence[Turn], verdicts: Sequence[Verdict], damage: Sequence[Damage]
 ) -> dict[str, Any]:
@@ -118,6 +130,7 @@ def _summary(
     for turn in judged:
         if turn.request.wire is not None:
             unknown.update({f"wire {name}": count for name, count in turn.request.wire.unknown.items()})
+    grades = {t.grade for t in judged} | {v.grade for v in verdicts if v.judged}
     return {
         "requests": sum(t.request.kind == "turn" for t in judged),
         "not_authorised_turns": sum(bool(t.not_authorised) for t in judged),
@@ -127,5 +140,7 @@ def _summary(
         "ran_never_loaded": sum(v.never_loaded is True for v in verdicts),
         "damage": [row.to_json() for row in damage],
         "loads_from": "transcript",
+        "grade": next((g.value for g in Grade if g in grades), Grade.UNKNOWN.value),
+        "unknown_turns": _unknown_turns(judged),
         "unknown": dict(sorted(unknown.items())),
     }
