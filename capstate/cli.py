@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,18 @@ from capstate.errors import CapstateError, InvalidInputError, LedgerError
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
 FAULT = 70
 
+
+class _Path(click.Path):
+    """A path; an empty one is refused, since it would mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the path. Raises click's error of a value that cannot be used."""
+        if not os.fspath(value):
+            self.fail("expected a path, got an empty text", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_PATH = _Path(path_type=Path)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Passed = TypeVar("_Passed")
 
@@ -32,9 +45,9 @@ def _json(function: _Function) -> _Function:
 
 
 def _key(function: _Function) -> _Function:
-    return click.option(
-        "--key-file", type=click.Path(path_type=Path), help="File with the 32 bytes that seal the ledger's entries."
-    )(function)
+    return click.option("--key-file", type=_PATH, help="File with the 32 bytes that seal the ledger's entries.")(
+        function
+    )
 
 
 def _example(line: str, title: str = "Example") -> str:
@@ -96,9 +109,9 @@ def demo(*, as_json: bool) -> int:
 
 @capstate.command(epilog=_example("capstate audit ~/.pi/agent/sessions/project --policy policy.toml"))
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--policy", type=click.Path(path_type=Path), help="TOML file: resident tools, loaders, groups, who may.")
-@click.option("--requests", type=click.Path(path_type=Path), help="A further file or folder of request bodies.")
-@click.option("--executed", type=click.Path(path_type=Path), help="A further file of observations of what ran.")
+@click.option("--policy", type=_PATH, help="TOML file: resident tools, loaders, groups, who may.")
+@click.option("--requests", type=_PATH, help="A further file or folder of request bodies.")
+@click.option("--executed", type=_PATH, help="A further file of observations of what ran.")
 @_json
 def audit(
     paths: tuple[str, ...], policy: Path | None, requests: Path | None, executed: Path | None, *, as_json: bool
@@ -109,24 +122,39 @@ def audit(
     where Pi keeps its sessions are listed, and nothing is read.
     """
     if not paths and requests is None:
+        for option, value in (("--policy", policy), ("--executed", executed)):
+            if value is not None:
+                raise InvalidInputError(option, "a PATH or --requests to judge with it", "neither")
         return _offer(as_json=as_json)
-    from capstate.audit import audit_paths
-    from capstate.policy import read_policy
+    from capstate.audit import audit as judged
+    from capstate.audit import gather, require
+    from capstate.policy import Policy, read_policy
 
-    read = read_policy(policy) if policy is not None else None
-    lines = audit_paths(paths, read, requests, executed)
-    found = False
-    if as_json:
-        for line in lines:
+    rules = read_policy(policy) if policy is not None else Policy()
+    with _progress("read") as step:
+        told = partial(step, None)
+        material = require(gather(paths, requests=requests, executed=executed, progress=told))
+    found, grade = False, ""
+    listed: list[Mapping[str, Any]] = []
+    with _progress("judged") as step:
+        for line in judged(material, rules):
             found = found or "finding" in line
-            _print(line)
-    else:
+            grade = line["summary"]["grade"] if "summary" in line else grade
+            if as_json:
+                _print(line)
+            else:
+                listed.append(line)
+            step(None)
+    if not as_json:
         from capstate.terminal import console, show_audit
 
-        with _progress("judged") as step:
-            listed = [step(line) for line in lines]
-        found = any("finding" in line for line in listed)
         show_audit(console(), listed)
+    if not found and grade == "unknown":
+        raise InvalidInputError(
+            ", ".join(paths) or str(requests),
+            "request bodies, or an agent's record of its active set or of what ran, and a list of who may or of loads",
+            "nothing that a verdict could rest on",
+        )
     return FINDING if found else GOOD
 
 
@@ -151,9 +179,9 @@ def _offer(*, as_json: bool) -> int:
 
 
 @capstate.command(epilog=_example("capstate project session.jsonl --policy policy.toml --provider anthropic"))
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=_PATH)
 @click.option("--leaf", help="An entry of the session; by default where the agent would go on.")
-@click.option("--policy", type=click.Path(path_type=Path), required=True, help="TOML file, as for audit.")
+@click.option("--policy", type=_PATH, required=True, help="TOML file, as for audit.")
 @click.option("--provider", help="An API or a provider, e.g. anthropic, responses, chat, kimi.")
 @_json
 def project(session: Path, leaf: str | None, policy: Path, provider: str | None, *, as_json: bool) -> int:
@@ -175,7 +203,7 @@ def project(session: Path, leaf: str | None, policy: Path, provider: str | None,
 @click.option("--scenario", "scenarios", multiple=True, help="A row, e.g. 5 or 8a; 8 means all that begin with 8.")
 @click.option("--provider", "providers", multiple=True, help="A provider profile; by default all.")
 @click.option("--design", "designs", multiple=True, help="A, B-blind, B, C or B+C; by default all.")
-@click.option("--record", type=click.Path(path_type=Path), help="Write one line a turn to this file.")
+@click.option("--record", type=_PATH, help="Write one line a turn to this file.")
 @click.option("--places", is_flag=True, help="Print the turn that shows each count.")
 @_json
 def matrix(
@@ -242,14 +270,17 @@ def rule(id_: str | None, *, as_json: bool) -> int:
 
 
 @capstate.command(epilog=_example("capstate explain agent.db s-42 git/push --epoch 3"))
-@click.argument("ledger", type=click.Path(path_type=Path))
+@click.argument("ledger", type=_PATH)
 @click.argument("session")
-@click.argument("tool")
+@click.argument("tool", metavar="TOOL")
 @click.option("--epoch", type=int, help="By default the last.")
 @_key
 @_json
 def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: Path | None, *, as_json: bool) -> int:
-    """Say why a tool was callable or not at an epoch, and what happened to it before."""
+    """Say why a tool was callable or not at an epoch, and what happened to it before.
+
+    TOOL is group/name, the name that the model sees (git__push), or a name that only one group has.
+    """
     from capstate.examine import explain as explained
     from capstate.examine import opened, read_key
 
@@ -265,7 +296,7 @@ def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: 
 
 
 @capstate.command(epilog=_example("capstate diff agent.db s-42 0 3"))
-@click.argument("ledger", type=click.Path(path_type=Path))
+@click.argument("ledger", type=_PATH)
 @click.argument("session")
 @click.argument("a", type=int)
 @click.argument("b", type=int)
@@ -287,7 +318,7 @@ def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, a
 
 
 @capstate.command(epilog=_example("capstate verify agent.db s-42 --head 17:b3:0c1d..."))
-@click.argument("ledger", type=click.Path(path_type=Path))
+@click.argument("ledger", type=_PATH)
 @click.argument("session", required=False)
 @click.option("--head", help="SEQUENCE:DIGEST, an earlier head that was kept elsewhere.")
 @_key
@@ -337,7 +368,7 @@ def _progress(word: str) -> Iterator[Callable[..., Any]]:
         nonlocal count
         count += 1
         if shown and (text is not None or count % 50 == 0):
-            click.echo(f"\r{word} {text or count}", nl=False, err=True)
+            click.echo(f"\r\x1b[K{word} {_escaped(str(text or count))[:60]}", nl=False, err=True)
         return value
 
     try:

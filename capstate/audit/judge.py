@@ -57,11 +57,12 @@ def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
         yield from (finding.to_json() for finding in change.findings)
     runs = recorded_runs(material.sessions) if material.runs is None else list(material.runs)
     verdicts = list(judge_runs(runs, judged, turns))
+    known = material.runs is not None or bool(material.sessions)
     for verdict in verdicts:
         yield from (finding.to_json() for finding in verdict.findings())
     damage = [*material.damage, *(d for s in material.sessions for d in s.damage)]
     yield from (finding.to_json() for finding in _files(material.sessions, damage))
-    yield {"summary": _summary(material, judged, verdicts, damage)}
+    yield {"summary": _summary(material, judged, verdicts if known else None, damage)}
 
 
 def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
@@ -122,8 +123,9 @@ def _unknown_turns(judged: Sequence[Turn]) -> dict[str, int]:
 
 
 def _summary(
-    material: Material, judged: Sequence[Turn], verdicts: Sequence[Verdict], damage: Sequence[Damage]
+    material: Material, judged: Sequence[Turn], told: Sequence[Verdict] | None, damage: Sequence[Damage]
 ) -> dict[str, Any]:
+    verdicts = told or ()
     unknown = Counter(material.unknown)
     for session in material.sessions:
         unknown.update(session.unknown)
@@ -142,5 +144,10 @@ def _summary(
         "loads_from": "transcript",
         "grade": next((g.value for g in Grade if g in grades), Grade.UNKNOWN.value),
         "unknown_turns": _unknown_turns(judged),
+        "runs": None if told is None else len(told),
+        "unknown_runs": {
+            "unauthorised": sum(v.unauthorised is None for v in verdicts),
+            "never_loaded": sum(v.never_loaded is None for v in verdicts),
+        },
         "unknown": dict(sorted(unknown.items())),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,16 @@ def audit_paths(
 
 
 def gather(
-    paths: Sequence[Path | str], *, requests: Path | str | None = None, executed: Path | str | None = None
+    paths: Sequence[Path | str],
+    *,
+    requests: Path | str | None = None,
+    executed: Path | str | None = None,
+    progress: Callable[[str], object] = lambda _file: None,
 ) -> Material:
-    """Read all files of an audit; a file that is not what it should be is a row of damage. Raises as above."""
+    """Read all files of an audit; a file that is not what it should be is a row of damage. Raises as above.
+
+    ``progress`` is told of each file, or folder of bodies, before it is read.
+    """
     if not paths and requests is None:
         raise InvalidInputError("paths", EXPECTED, "nothing")
     given = [str(path) for path in paths]
@@ -65,7 +72,7 @@ def gather(
     named = [*others, *bodies, *(str(path) for path in (requests, executed) if path is not None)]
     if "" in named:
         raise InvalidInputError("paths", EXPECTED, "an empty path")
-    reader = _Reader(_root(named))
+    reader = _Reader(_root(named), progress)
     for text in given:
         with reader.argument(text):
             if text.startswith(_REQUESTS):
@@ -99,8 +106,8 @@ def _root(named: Sequence[str]) -> Path:
 
 
 class _Reader:
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, progress: Callable[[str], object]) -> None:
+        self.root, self.progress = root, progress
         self.barren: list[tuple[str, str]] = []
         self.sessions: list[Session] = []
         self.requests: list[Request] = []
@@ -204,6 +211,8 @@ class _Reader:
         real = os.path.realpath(path)
         known = real in self._read
         self._read.add(real)
+        if not known:
+            self.progress(self._place(path))
         self.again = self.again or known
         return known
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -105,21 +105,66 @@ def show_audit(out: Console, lines: Sequence[Mapping[str, Any]]) -> None:
             table.add_row(one["finding"], turn, Text(what), Text(", ".join(one["names"])), one["grade"], Text(place))
         out.print(table)
         out.print()
-    counts = [
-        f"{summary.get('requests', 0)} requests",
-        f"{summary.get('lost_turns', 0)} with a lost tool",
-        f"{summary.get('not_authorised_turns', 0)} beyond authority",
-        f"{summary.get('never_loaded_turns', 0)} with a tool never loaded",
-        f"{summary.get('ran_unauthorised', 0)} ran without authority",
-        f"{summary.get('ran_never_loaded', 0)} ran never loaded",
-        f"{len(summary.get('damage', ()))} damaged places",
-    ]
-    say(out, "; ".join(counts) + ". Loads are read from the transcript.")
+    say(out, "; ".join(_told_counts(summary)) + ". Loads are read from the transcript.")
+    for line in _told_unknown(summary, lines):
+        say(out, line, "yellow")
     if summary.get("unknown"):
         unknown = ", ".join(f"{name} ({count})" for name, count in summary["unknown"].items())
         say(out, f"Unknown kinds of record: {unknown}", "yellow")
     if findings:
         say(out, f"What a rule means: capstate rule {findings[0]['finding']}", "dim")
+
+
+def _told_counts(summary: Mapping[str, Any]) -> list[str]:
+    """Return the counts; where nothing is known of one there is no number."""
+    turns, unknown, runs, unsure = (summary[k] for k in ("requests", "unknown_turns", "runs", "unknown_runs"))
+    counts = [f"{turns} requests"]
+    for text, key in (
+        ("with a lost tool", "lost"),
+        ("beyond authority", "not_authorised"),
+        ("with a tool never loaded", "never_loaded"),
+    ):
+        counts.append(_count(summary[f"{key}_turns"], text, unknown[key], turns) if turns else f"{text}: unknown")
+    if runs is None:
+        counts.append("what ran: unknown")
+    else:
+        counts.append(_count(summary["ran_unauthorised"], "ran without authority", unsure["unauthorised"], runs))
+        counts.append(_count(summary["ran_never_loaded"], "ran never loaded", unsure["never_loaded"], runs))
+    return [*counts, f"{len(summary['damage'])} damaged places"]
+
+
+def _count(count: int, text: str, unknown: int, of: int) -> str:
+    if unknown and unknown == of:
+        return f"{text}: unknown"
+    return f"{count} {text}" + (f" ({unknown} unknown)" if unknown else "")
+
+
+def _told_unknown(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what could not be told, and why."""
+    turns, unknown = summary["requests"], summary["unknown_turns"]
+    found = []
+    if not turns:
+        found.append("No request in which the model could act: what it could call is unknown.")
+    if unknown["kind"]:
+        found.append(
+            f"Not counted: {unknown['kind']} without any tool; each may be a turn that lost all its tools, or no turn."
+        )
+    for key, why in (
+        ("callable", "what the model could call; nothing recorded it"),
+        ("not_authorised", "who may; no policy has allow, ask or deny, and no list was recorded"),
+        ("never_loaded", "what nobody loaded; no session, no residents in a policy, or hidden history"),
+        ("lost", "what was lost; no session, and no load in the body's own history"),
+    ):
+        if unknown[key] and (key in ("callable", "not_authorised") or unknown[key] > unknown["callable"]):
+            found.append(f"Unknown in {unknown[key]} of {turns} requests: {why}.")
+    missing = sorted({n for line in lines for n, why in _withheld(line) if why == "unknown_tool"})
+    if missing:
+        found.append(f"Resident, and nothing shows that they exist, so not counted as lost: {', '.join(missing)}.")
+    return [clean(line) for line in found]
+
+
+def _withheld(line: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    return line.get("should", {}).get("withheld", {}).items()
 
 
 def show_projection(out: Console, found: Mapping[str, Any]) -> None:
