@@ -204,7 +204,7 @@ def project(session: Path, leaf: str | None, policy: Path, provider: str | None,
 @click.option("--provider", "providers", multiple=True, help="A provider profile; by default all.")
 @click.option("--design", "designs", multiple=True, help="A, B-blind, B, C or B+C; by default all.")
 @click.option("--record", type=_PATH, help="Write one line a turn to this file.")
-@click.option("--places", is_flag=True, help="Print the turn that shows each count.")
+@click.option("--places", is_flag=True, help="Print every turn of each count, not only the first.")
 @_json
 def matrix(
     scenarios: tuple[str, ...],
@@ -227,9 +227,13 @@ def matrix(
 
     if record is not None:
         _write(record, ())  # a file that cannot be written is said before a long run, not behind it
+    if places and as_json:
+        raise InvalidInputError("--places", "the table; --record FILE writes every turn", "--json")
     rows = [id_ for one in scenarios for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
     with _progress("played") as step:
         result = nine.run(rows, providers, designs, progress=lambda done, total: step(None, f"{done} of {total}"))
+    if not any(cells for row in result.rows for cells in row.cells.values()):
+        raise InvalidInputError("--scenario and --provider", "a row that applies to one of the profiles", "none")
     if record is not None:
         from capstate.conformance.journal import text
 
@@ -334,6 +338,8 @@ def verify(ledger: Path, session: str | None, head: str | None, key_file: Path |
 
     with opened(ledger) as read:
         found = verified(read, session, head=parse_head(head), key=read_key(key_file))
+    if not found:
+        raise InvalidInputError(str(ledger), "a ledger with a session to verify", "an empty one")
     if as_json:
         _print({"chains": found})
     else:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def show_matrix(
     out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str], *, places: bool = False
 ) -> None:
-    """Print one row a scenario, one column a design, the recording first; with ``places`` the turn of each count."""
+    """Print one row a scenario, one column a design, the recording first, and a turn of each count.
+
+    ``places``: every turn of each count.
+    """
     table = Table(box=None, padding=(0, 1), show_edge=False, header_style="bold", pad_edge=False)
     table.add_column("scenario", no_wrap=True, max_width=34)
     table.add_column("recorded Pi", justify="center", no_wrap=True)
@@ -43,11 +46,17 @@ def show_matrix(
         "dim",
     )
     if "B+C" in designs:
-        what = "0 in every cell, in every profile" if result.holds else "NOT 0: see --places"
+        what = "0 in every cell, in every profile" if result.holds else "NOT 0"
         say(out, f"B+C: {what}", "bold green" if result.holds else "bold red")
-    if places:
-        out.print()
-        _places(out, result, recorded, designs)
+    which = "every turn" if places else "the first turn of each count (--places: every one)"
+    say(
+        out,
+        f"Below: {which}, with its profile; recorded: the first of each. --provider NAME: another profile; --record "
+        "FILE: all turns.",
+        "dim",
+    )
+    out.print()
+    _places(out, result, recorded, designs, every=places)
 
 
 def _cell(cell: Cell | None) -> Text:
@@ -70,12 +79,18 @@ def _counts(*counts: tuple[str, int]) -> Text:
     return text
 
 
-def _places(out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str]) -> None:
+def _places(
+    out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str], *, every: bool
+) -> None:
+    from capstate.conformance.matrix import places
+
     for row in result.rows:
         lines = [f"recorded: {shown}" for shown in recorded[row.scenario.id].shown]
         for design in designs:
             cell = row.worst(design)
-            lines += [f"{design}: {shown} [{cell.profile}]" for shown in cell.shown] if cell is not None else []
+            if cell is not None:
+                counted = places(result, row, design) if every else cell.shown
+                lines += [f"{design}: {shown} [{cell.profile}]" for shown in counted]
         if lines:
             out.print(Text(f"{row.scenario.id} {row.scenario.title}", style="bold"))
             for line in lines:
@@ -164,7 +179,8 @@ def _told_unknown(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
 
 
 def _withheld(line: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    return line.get("should", {}).get("withheld", {}).items()
+    withheld: Mapping[str, str] = line["should"]["withheld"] if "should" in line else {}
+    return withheld.items()
 
 
 def show_projection(out: Console, found: Mapping[str, Any]) -> None:
@@ -232,12 +248,11 @@ def show_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         out.print(Text(row["session"]).append(": ").append(row["outcome"], style=style).append(f", {row['why']}"))
         wrong = len(row["epochs_wrong"])
         told = f"{row['epochs']} epochs recomputed from their facts, " + (f"{wrong} wrong" if wrong else "all the same")
+        told = told if row["epochs"] else "no epoch to recompute"
         say(out, told, "bold red" if wrong else "", 3)
         for one in row["epochs_wrong"]:
             say(out, f"entry {one['sequence']}: {one['why']}", "red", 6)
         if row["head"] is not None:
             say(out, f"head {row['head']}", "dim", 3)
-    if not rows:
-        say(out, "the ledger is empty")
-    elif not rows[0]["sealed"]:
+    if not rows[0]["sealed"]:
         say(out, "Without a key, whoever can write this file can grant, and this audit cannot tell.", "dim")

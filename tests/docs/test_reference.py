@@ -24,7 +24,8 @@ from capstate.conformance.world import PROFILES
 from capstate.epochs import Cause
 from capstate.errors import CapstateError, Reason
 from capstate.findings import RULES, Grade
-from capstate.policy import Limits, Provider, parse
+from capstate.grants import Limits
+from capstate.policy import Provider, parse
 from capstate.receipts import Action, Kind
 from capstate.runtime import Permit, Runtime, Session
 from capstate.runtime.verdict import Verdict, refusal
