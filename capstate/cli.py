@@ -11,73 +11,24 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from capstate.errors import CapstateError, InvalidInputError, LedgerError
+from capstate.options import PATH, Verbs, escaped, example, json_option, key_option, print_version, progress
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
 FAULT = 70
 
 
-class _Path(click.Path):
-    """A path; an empty one is refused, since it would mean the current folder."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the path. Raises click's error of a value that cannot be used."""
-        if not os.fspath(value):
-            self.fail("expected a path, got an empty text", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-_PATH = _Path(path_type=Path)
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_Passed = TypeVar("_Passed")
-
-
-def _json(function: _Function) -> _Function:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-
-
-def _key(function: _Function) -> _Function:
-    return click.option("--key-file", type=_PATH, help="File with the 32 bytes that seal the ledger's entries.")(
-        function
-    )
-
-
-def _example(line: str, title: str = "Example") -> str:
-    return f"\b\n{title}:\n  {line}"
-
-
-def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            click.echo(f"capstate {version('capstate')}")
-        except PackageNotFoundError:
-            click.echo("capstate (not installed)")
-        ctx.exit()
-
-
-class _Group(click.Group):
-    """Verbs in the order of a first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the verbs as they were added."""
-        return list(self.commands)
-
-
 @click.group(
-    cls=_Group, epilog=_example("capstate demo", "Start with"), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Verbs, epilog=example("capstate demo", "Start with"), context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.option(
-    "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
+    "--version", is_flag=True, callback=print_version, expose_value=False, is_eager=True, help="Print the version."
 )
 def capstate() -> None:
     """Which tools a model can call: what it could call, what it should have been able to, and why.
@@ -89,8 +40,8 @@ def capstate() -> None:
 # ---- recordings
 
 
-@capstate.command(epilog=_example("capstate demo"))
-@_json
+@capstate.command(epilog=example("capstate demo"))
+@json_option
 def demo(*, as_json: bool) -> int:
     """Show two recorded sessions of a real agent, and the same events under capstate."""
     from capstate.demo.story import stories
@@ -107,12 +58,12 @@ def demo(*, as_json: bool) -> int:
     return FINDING if bad else GOOD
 
 
-@capstate.command(epilog=_example("capstate audit ~/.pi/agent/sessions/project --policy policy.toml"))
+@capstate.command(epilog=example("capstate audit ~/.pi/agent/sessions/project --policy policy.toml"))
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--policy", type=_PATH, help="TOML file: resident tools, loaders, groups, who may.")
-@click.option("--requests", type=_PATH, help="A further file or folder of request bodies.")
-@click.option("--executed", type=_PATH, help="A further file of observations of what ran.")
-@_json
+@click.option("--policy", type=PATH, help="TOML file: resident tools, loaders, groups, who may.")
+@click.option("--requests", type=PATH, help="A further file or folder of request bodies.")
+@click.option("--executed", type=PATH, help="A further file of observations of what ran.")
+@json_option
 def audit(
     paths: tuple[str, ...], policy: Path | None, requests: Path | None, executed: Path | None, *, as_json: bool
 ) -> int:
@@ -131,12 +82,11 @@ def audit(
     from capstate.policy import Policy, read_policy
 
     rules = read_policy(policy) if policy is not None else Policy()
-    with _progress("read") as step:
-        told = partial(step, None)
-        material = require(gather(paths, requests=requests, executed=executed, progress=told))
+    with progress("read") as step:
+        material = require(gather(paths, requests=requests, executed=executed, progress=step))
     found, grade = False, ""
     listed: list[Mapping[str, Any]] = []
-    with _progress("judged") as step:
+    with progress("judged") as step:
         for line in judged(material, rules):
             found = found or "finding" in line
             grade = line["summary"]["grade"] if "summary" in line else grade
@@ -173,17 +123,17 @@ def _offer(*, as_json: bool) -> int:
         return GOOD
     click.echo(f"{len(found)} Pi session files, none of them read:")
     for folder, count in folders.items():
-        click.echo(f"  {count:>4}  {_escaped(str(folder))}")
+        click.echo(f"  {count:>4}  {escaped(str(folder))}")
     click.echo("To read some, name them: capstate audit PATH")
     return GOOD
 
 
-@capstate.command(epilog=_example("capstate project session.jsonl --policy policy.toml --provider anthropic"))
-@click.argument("session", type=_PATH)
+@capstate.command(epilog=example("capstate project session.jsonl --policy policy.toml --provider anthropic"))
+@click.argument("session", type=PATH)
 @click.option("--leaf", help="An entry of the session; by default where the agent would go on.")
-@click.option("--policy", type=_PATH, required=True, help="TOML file, as for audit.")
+@click.option("--policy", type=PATH, required=True, help="TOML file, as for audit.")
 @click.option("--provider", help="An API or a provider, e.g. anthropic, responses, chat, kimi.")
-@_json
+@json_option
 def project(session: Path, leaf: str | None, policy: Path, provider: str | None, *, as_json: bool) -> int:
     """Say which tools belong on the wire at one leaf of a session, and where."""
     from capstate.audit import project_session
@@ -199,13 +149,13 @@ def project(session: Path, leaf: str | None, policy: Path, provider: str | None,
     return FINDING if found["damage"] else GOOD
 
 
-@capstate.command(epilog=_example("capstate matrix --scenario 8 --provider anthropic --places"))
+@capstate.command(epilog=example("capstate matrix --scenario 8 --provider anthropic --places"))
 @click.option("--scenario", "scenarios", multiple=True, help="A row, e.g. 5 or 8a; 8 means all that begin with 8.")
 @click.option("--provider", "providers", multiple=True, help="A provider profile; by default all.")
 @click.option("--design", "designs", multiple=True, help="A, B-blind, B, C or B+C; by default all.")
-@click.option("--record", type=_PATH, help="Write one line a turn to this file.")
+@click.option("--record", type=PATH, help="Write one line a turn to this file.")
 @click.option("--places", is_flag=True, help="Print every turn of each count, not only the first.")
-@_json
+@json_option
 def matrix(
     scenarios: tuple[str, ...],
     providers: tuple[str, ...],
@@ -230,8 +180,8 @@ def matrix(
     if places and as_json:
         raise InvalidInputError("--places", "the table; --record FILE writes every turn", "--json")
     rows = [id_ for one in scenarios for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
-    with _progress("played") as step:
-        result = nine.run(rows, providers, designs, progress=lambda done, total: step(None, f"{done} of {total}"))
+    with progress("played") as step:
+        result = nine.run(rows, providers, designs, progress=lambda done, total: step(f"{done} of {total}"))
     if not any(cells for row in result.rows for cells in row.cells.values()):
         raise InvalidInputError("--scenario and --provider", "a row that applies to one of the profiles", "none")
     if record is not None:
@@ -248,9 +198,9 @@ def matrix(
     return GOOD if result.holds else FINDING
 
 
-@capstate.command(epilog=_example("capstate rule CS102"))
+@capstate.command(epilog=example("capstate rule CS102"))
 @click.argument("id_", metavar="[ID]", required=False)
-@_json
+@json_option
 def rule(id_: str | None, *, as_json: bool) -> int:
     """Explain one kind of finding; without an id, list them."""
     from capstate.findings import RULES
@@ -273,13 +223,13 @@ def rule(id_: str | None, *, as_json: bool) -> int:
 # ---- ledgers
 
 
-@capstate.command(epilog=_example("capstate explain agent.db s-42 git/push --epoch 3"))
-@click.argument("ledger", type=_PATH)
+@capstate.command(epilog=example("capstate explain agent.db s-42 git/push --epoch 3"))
+@click.argument("ledger", type=PATH)
 @click.argument("session")
 @click.argument("tool", metavar="TOOL")
 @click.option("--epoch", type=int, help="By default the last.")
-@_key
-@_json
+@key_option
+@json_option
 def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: Path | None, *, as_json: bool) -> int:
     """Say why a tool was callable or not at an epoch, and what happened to it before.
 
@@ -299,13 +249,13 @@ def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: 
     return GOOD
 
 
-@capstate.command(epilog=_example("capstate diff agent.db s-42 0 3"))
-@click.argument("ledger", type=_PATH)
+@capstate.command(epilog=example("capstate diff agent.db s-42 0 3"))
+@click.argument("ledger", type=PATH)
 @click.argument("session")
 @click.argument("a", type=int)
 @click.argument("b", type=int)
-@_key
-@_json
+@key_option
+@json_option
 def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, as_json: bool) -> int:
     """Say how epoch B of a session differs from epoch A."""
     from capstate.examine import difference, opened, read_key
@@ -321,12 +271,12 @@ def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, a
     return GOOD
 
 
-@capstate.command(epilog=_example("capstate verify agent.db s-42 --head 17:b3:0c1d..."))
-@click.argument("ledger", type=_PATH)
+@capstate.command(epilog=example("capstate verify agent.db s-42 --head 17:b3:0c1d..."))
+@click.argument("ledger", type=PATH)
 @click.argument("session", required=False)
 @click.option("--head", help="SEQUENCE:DIGEST, an earlier head that was kept elsewhere.")
-@_key
-@_json
+@key_option
+@json_option
 def verify(ledger: Path, session: str | None, head: str | None, key_file: Path | None, *, as_json: bool) -> int:
     """Audit the chains of a ledger, and recompute every epoch from its archived facts.
 
@@ -364,31 +314,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         raise InvalidInputError(str(path), "a file that can be written", error.strerror or str(error)) from error
 
 
-@contextmanager
-def _progress(word: str) -> Iterator[Callable[..., Any]]:
-    """Show on a terminal how far a long run is; print nothing anywhere else."""
-    shown = sys.stderr.isatty()
-    count = 0
-
-    def step(value: _Passed, text: str | None = None) -> _Passed:
-        nonlocal count
-        count += 1
-        if shown and (text is not None or count % 50 == 0):
-            click.echo(f"\r\x1b[K{word} {_escaped(str(text or count))[:60]}", nl=False, err=True)
-        return value
-
-    try:
-        yield step
-    finally:
-        if shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def _escaped(text: str) -> str:
-    """Return one line that a terminal cannot act on."""
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
-
-
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on the standard error stream."""
     for stream in (sys.stdout, sys.stderr):
@@ -420,7 +345,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str) -> None:
-    click.echo(f"capstate: {_escaped(text)}", err=True)
+    click.echo(f"capstate: {escaped(text)}", err=True)
 
 
 def _let_go() -> None:

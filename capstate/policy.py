@@ -63,7 +63,7 @@ class Policy:
     deny: tuple[str, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = field(factory=dict)
     down: frozenset[str] = frozenset()
-    limits: Limits = Limits()
+    limits: Limits = field(factory=Limits)
     provider: Provider = Provider()
     _by_name: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, eq=False)
 

@@ -41,7 +41,7 @@ from capstate.providers import detect, for_api
 if TYPE_CHECKING:
     from collections import Counter
 
-_WRAPPERS = ("body", "request", "attributes")
+_WRAPPERS = ("body", "request", "attributes", "gen_ai.request.body")
 _DEPTH = 4
 _ASKED = 64
 """How many texts and call ids of a body are compared with a session; the newest ones."""

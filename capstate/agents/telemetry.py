@@ -55,8 +55,8 @@ def request(row: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bool]:
 
     ``tools`` is missing where they do not say. The flag says that an attribute is there and was cut off.
     """
-    found = attributes(row.get("attributes"))
-    if not isinstance(found, dict) or _MESSAGES not in found:
+    found = row if _MESSAGES in row else attributes(row.get("attributes"))
+    if not isinstance(found, Mapping) or _MESSAGES not in found:
         return None, False
     if found.get("gen_ai.operation.name", "chat") not in _ASKS:
         return None, False

@@ -102,6 +102,15 @@ class Result:
         """Whether the library lost nothing, widened nothing, and explained everything in every cell."""
         return not any(cell.faults for row in self.rows for cell in row.cells.get("B+C", ()))
 
+    def places(self, row: Row, design: str) -> tuple[str, ...]:
+        """Return every turn that a design's worst cell of a row counts."""
+        cell = row.worst(design)
+        if cell is None:
+            return ()
+        key = row.scenario.id, design, cell.profile
+        turns = [turn for found, of in self.turns.items() if found[:3] == key for turn in of]
+        return tuple(_shown(what, turn) for what, some in _faulty(turns).items() for turn in some)
+
 
 def run(
     scenarios: Sequence[str] = (),
@@ -246,16 +255,6 @@ def _faulty(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
         "widened": [t for t in turns if t.widened or t.ran],
         "unexplained": [t for t in turns if t.unexplained],
     }
-
-
-def places(result: Result, row: Row, design: str) -> tuple[str, ...]:
-    """Return every turn that a design's worst cell of a row counts."""
-    cell = row.worst(design)
-    if cell is None:
-        return ()
-    key = row.scenario.id, design, cell.profile
-    turns = [turn for found, of in result.turns.items() if found[:3] == key for turn in of]
-    return tuple(_shown(what, turn) for what, some in _faulty(turns).items() for turn in some)
 
 
 def _shown(what: str, turn: Turn) -> str:

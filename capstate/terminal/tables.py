@@ -82,14 +82,12 @@ def _counts(*counts: tuple[str, int]) -> Text:
 def _places(
     out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str], *, every: bool
 ) -> None:
-    from capstate.conformance.matrix import places
-
     for row in result.rows:
         lines = [f"recorded: {shown}" for shown in recorded[row.scenario.id].shown]
         for design in designs:
             cell = row.worst(design)
             if cell is not None:
-                counted = places(result, row, design) if every else cell.shown
+                counted = result.places(row, design) if every else cell.shown
                 lines += [f"{design}: {shown} [{cell.profile}]" for shown in counted]
         if lines:
             out.print(Text(f"{row.scenario.id} {row.scenario.title}", style="bold"))
