@@ -286,8 +286,8 @@ def verify(ledger: Path, session: str | None, head: str | None, key_file: Path |
     from capstate.examine import opened, parse_head, read_key
     from capstate.examine import verify as verified
 
-    with opened(ledger) as read:
-        found = verified(read, session, head=parse_head(head), key=read_key(key_file))
+    with opened(ledger) as read, progress("verifying") as step:
+        found = verified(read, session, head=parse_head(head), key=read_key(key_file), progress=step)
     if not found:
         raise InvalidInputError(str(ledger), "a ledger with a session to verify", "an empty one")
     if as_json:

@@ -24,7 +24,7 @@ from capstate.receipts import diff as diff_rows
 from capstate.runtime import open_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from capstate.codec import Blob
@@ -183,12 +183,18 @@ def difference(ledger: Ledger, session: str, a: int, b: int, *, key: bytes | Non
 
 
 def verify(
-    ledger: Ledger, session: str | None = None, *, head: Head | None = None, key: bytes | None = None
+    ledger: Ledger,
+    session: str | None = None,
+    *,
+    head: Head | None = None,
+    key: bytes | None = None,
+    progress: Callable[[str], object] = lambda _chain: None,
 ) -> list[dict[str, Any]]:
     """Audit one chain, or all: the chain itself, and each epoch recomputed from its archived facts.
 
     Args:
         head: an earlier head of that one chain, kept elsewhere; without one a cut tail is not visible.
+        progress: told of each chain before it is audited.
 
     Raises:
         InvalidInputError: the ledger has no such chain, or a head came without a session.
@@ -199,7 +205,11 @@ def verify(
         raise InvalidInputError("head", "the session that it is of", "no session")
     if session is not None and session not in known:
         raise InvalidInputError("session", _among(known), session)
-    return [_verified(ledger, chain, head, key) for chain in (known if session is None else (session,))]
+    found = []
+    for chain in known if session is None else (session,):
+        progress(chain)
+        found.append(_verified(ledger, chain, head, key))
+    return found
 
 
 def _verified(ledger: Ledger, chain: str, head: Head | None, key: bytes | None) -> dict[str, Any]:

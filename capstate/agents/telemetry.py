@@ -22,7 +22,7 @@ _EXPORTS = (
     ("resourceSpans", ("scopeSpans", "instrumentationLibrarySpans"), ("spans",), "span"),
     ("resourceLogs", ("scopeLogs", "instrumentationLibraryLogs"), ("logRecords", "logs"), "log record"),
 )
-_ASKS = frozenset({"chat", "generate_content", "text_completion"})
+_ASKS = ("chat", "generate_content", "text_completion")
 _MESSAGES, _TOOLS = "gen_ai.input.messages", "gen_ai.tool.definitions"
 FORM = "openai-completions"
 """The wire form that :func:`request` writes."""

@@ -225,7 +225,7 @@ class Turns:
 
 def _grade(request: Request, who: Who, found: _Found, place: Place | None) -> Grade:
     judged = found.never_loaded is not None or found.lost is not None
-    if request.wire is None or not (judged or who.known):
+    if request.wire is None or request.kind == UNTOLD or not (judged or who.known):
         return Grade.UNKNOWN
     if (judged and place is None) or found.by_later or not who.known:
         return Grade.INFERRED

@@ -89,6 +89,13 @@ def test_each_error_has_a_row_with_its_facts() -> None:
         assert told == facts, name
 
 
+def test_the_table_in_the_module_of_errors_is_complete() -> None:
+    """Its docstring names every class that the module has."""
+    named = set(re.findall(r":class:`(\w+)`", errors.__doc__ or ""))
+
+    assert named == {name for name, c in vars(errors).items() if inspect.isclass(c) and issubclass(c, CapstateError)}
+
+
 def test_errors_of_other_modules_are_named() -> None:
     """A class below CapstateError that stands elsewhere is on the page as well."""
     text = REASONS.read_text(encoding="utf-8")
