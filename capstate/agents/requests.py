@@ -126,18 +126,22 @@ def read_executed(path: Path | str, damage: list[Damage]) -> list[Ran]:
 
     Raises:
         InvalidInputError: nothing is there, or it may not be read.
-        MalformedError: it is no regular file, or a symbolic link.
+        MalformedError: it is no regular file, a symbolic link, or holds something and no observation.
     """
     path = Path(path)
     found = []
+    seen, rows, damaged = False, 0, len(damage)
     for record in records(path, damage):
         at = record.value.get("at")
+        seen, rows = seen or isinstance(at, str), rows + 1
         if isinstance(at, str) and at.startswith("executed:"):
             name = at.removeprefix("executed:")
             session, leaf = (_text(record.value.get(k)) for k in ("sessionId", "leafId"))
             found.append(
                 Ran(name, session, leaf, _filled(record.value.get("authorised")), file=str(path), line=record.line)
             )
+    if not seen and (rows or len(damage) > damaged):
+        raise MalformedError(str(path), 'rows {"at": ...} of observations', "none")
     return found
 
 

@@ -12,7 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -119,13 +118,8 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _call(part: dict[str, Any]) -> dict[str, Any]:
-    arguments = part.get("arguments")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {})
-    return {
-        "id": _text(part.get("id")),
-        "type": "function",
-        "function": {"name": _text(part.get("name")), "arguments": text},
-    }
+    function = {"name": _text(part.get("name")), "arguments": part.get("arguments")}
+    return {"id": _text(part.get("id")), "type": "function", "function": function}
 
 
 def _tool(tool: object) -> object:

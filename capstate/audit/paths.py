@@ -115,7 +115,7 @@ class _Reader:
         self.damage: list[Damage] = []
         self.unknown: Counter[str] = Counter()
         self.again = False
-        self._read: set[str] = set()
+        self._read: set[tuple[str, str]] = set()
 
     def material(self) -> Material:
         runs = None if self.runs is None else tuple(self.runs)
@@ -165,7 +165,7 @@ class _Reader:
                 self._file(p)
 
     def bodies(self, path: Path) -> None:
-        if self._again(path):
+        if self._again("bodies", path):
             return
         damage: list[Damage] = []
         try:
@@ -177,7 +177,7 @@ class _Reader:
         self._placed(damage)
 
     def executed(self, path: Path) -> None:
-        if self._again(path):
+        if self._again("runs", path):
             return
         damage: list[Damage] = []
         try:
@@ -196,7 +196,7 @@ class _Reader:
             self.bodies(path)
 
     def _session(self, path: Path) -> None:
-        if self._again(path):
+        if self._again("session", path):
             return
         try:
             found = read_session(path)
@@ -206,9 +206,9 @@ class _Reader:
         file = self._place(path)
         self.sessions.append(evolve(found, file=file, damage=tuple(evolve(d, file=file) for d in found.damage)))
 
-    def _again(self, path: Path) -> bool:
-        """Whether the file was read before: a path may be named beside the folder that holds it."""
-        real = os.path.realpath(path)
+    def _again(self, role: str, path: Path) -> bool:
+        """Whether the file was read as that before: a path may be named beside the folder that holds it."""
+        real = role, os.path.realpath(path)
         known = real in self._read
         self._read.add(real)
         if not known:

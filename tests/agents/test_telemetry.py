@@ -72,7 +72,7 @@ FORMS: dict[str, Any] = {
     "a text in a span": spans({"attributes": listed(texts(WHOLE))}),
     "a log record's body": logs({"body": typed(BODY)}),
     "a log record's text": logs({"body": {"stringValue": json.dumps(BODY)}}),
-    "beside an answer": {"attributes": {"gen_ai.response.body": {**BODY, "tools": []}, **WHOLE}},
+    "beside an answer": {"attributes": {"http.response.body": {**BODY, "tools": []}, "http.request.body": BODY}},
 }
 GENAI: dict[str, Any] = {
     "objects": {"attributes": SAID},

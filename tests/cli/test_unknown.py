@@ -56,6 +56,14 @@ def test_an_audit_of_nothing_is_one_error(here: Here, tmp_path: Path, as_json: b
             assert "expected" in err
 
 
+def test_a_file_that_holds_no_observations_hides_no_run(here: Here) -> None:
+    """Given for what ran, a file of something else is an error: it must not stand for nothing having run."""
+    for wrong in (LOSES / "session.jsonl", LOSES, LOSES / "policy.toml"):
+        status, out, err = here("audit", LOSES / "session.jsonl", "--executed", wrong)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert str(wrong) in err
+
+
 def test_an_audit_that_allows_no_verdict_is_not_green(here: Here, tmp_path: Path) -> None:
     """A session without a record of its set, bodies without a policy: the lines are printed, the status is 2."""
     path = tmp_path / "bodies.jsonl"
