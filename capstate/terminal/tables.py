@@ -45,9 +45,6 @@ def show_matrix(
         "replies are ours, and it was never told of the lists.",
         "dim",
     )
-    if "B+C" in designs:
-        what = "0 in every cell, in every profile" if result.holds else "NOT 0"
-        say(out, f"B+C: {what}", "bold green" if result.holds else "bold red")
     which = "every turn" if places else "the first turn of each count (--places: every one)"
     say(
         out,
@@ -57,6 +54,9 @@ def show_matrix(
     )
     out.print()
     _places(out, result, recorded, designs, every=places)
+    if "B+C" in designs:
+        what = "0 in every cell, in every profile" if result.holds else "NOT 0"
+        say(out, f"B+C: {what}", "bold green" if result.holds else "bold red")
 
 
 def _cell(cell: Cell | None) -> Text:
