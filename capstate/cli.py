@@ -11,60 +11,24 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from capstate.errors import CapstateError, InvalidInputError, LedgerError
+from capstate.options import PATH, Verbs, escaped, example, json_option, key_option, print_version, progress
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
 FAULT = 70
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_Passed = TypeVar("_Passed")
-
-
-def _json(function: _Function) -> _Function:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-
-
-def _key(function: _Function) -> _Function:
-    return click.option(
-        "--key-file", type=click.Path(path_type=Path), help="File with the 32 bytes that seal the ledger's entries."
-    )(function)
-
-
-def _example(line: str, title: str = "Example") -> str:
-    return f"\b\n{title}:\n  {line}"
-
-
-def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            click.echo(f"capstate {version('capstate')}")
-        except PackageNotFoundError:
-            click.echo("capstate (not installed)")
-        ctx.exit()
-
-
-class _Group(click.Group):
-    """Verbs in the order of a first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the verbs as they were added."""
-        return list(self.commands)
-
 
 @click.group(
-    cls=_Group, epilog=_example("capstate demo", "Start with"), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Verbs, epilog=example("capstate demo", "Start with"), context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.option(
-    "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
+    "--version", is_flag=True, callback=print_version, expose_value=False, is_eager=True, help="Print the version."
 )
 def capstate() -> None:
     """Which tools a model can call: what it could call, what it should have been able to, and why.
@@ -76,8 +40,8 @@ def capstate() -> None:
 # ---- recordings
 
 
-@capstate.command(epilog=_example("capstate demo"))
-@_json
+@capstate.command(epilog=example("capstate demo"))
+@json_option
 def demo(*, as_json: bool) -> int:
     """Show two recorded sessions of a real agent, and the same events under capstate."""
     from capstate.demo.story import stories
@@ -94,12 +58,12 @@ def demo(*, as_json: bool) -> int:
     return FINDING if bad else GOOD
 
 
-@capstate.command(epilog=_example("capstate audit ~/.pi/agent/sessions/project --policy policy.toml"))
+@capstate.command(epilog=example("capstate audit ~/.pi/agent/sessions/project --policy policy.toml"))
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--policy", type=click.Path(path_type=Path), help="TOML file: resident tools, loaders, groups, who may.")
-@click.option("--requests", type=click.Path(path_type=Path), help="A further file or folder of request bodies.")
-@click.option("--executed", type=click.Path(path_type=Path), help="A further file of observations of what ran.")
-@_json
+@click.option("--policy", type=PATH, help="TOML file: resident tools, loaders, groups, who may.")
+@click.option("--requests", type=PATH, help="A further file or folder of request bodies.")
+@click.option("--executed", type=PATH, help="A further file of observations of what ran.")
+@json_option
 def audit(
     paths: tuple[str, ...], policy: Path | None, requests: Path | None, executed: Path | None, *, as_json: bool
 ) -> int:
@@ -109,24 +73,38 @@ def audit(
     where Pi keeps its sessions are listed, and nothing is read.
     """
     if not paths and requests is None:
+        for option, value in (("--policy", policy), ("--executed", executed)):
+            if value is not None:
+                raise InvalidInputError(option, "a PATH or --requests to judge with it", "neither")
         return _offer(as_json=as_json)
-    from capstate.audit import audit_paths
-    from capstate.policy import read_policy
+    from capstate.audit import audit as judged
+    from capstate.audit import gather, require
+    from capstate.policy import Policy, read_policy
 
-    read = read_policy(policy) if policy is not None else None
-    lines = audit_paths(paths, read, requests, executed)
-    found = False
-    if as_json:
-        for line in lines:
+    rules = read_policy(policy) if policy is not None else Policy()
+    with progress("read") as step:
+        material = require(gather(paths, requests=requests, executed=executed, progress=step))
+    found, grade = False, ""
+    listed: list[Mapping[str, Any]] = []
+    with progress("judged") as step:
+        for line in judged(material, rules):
             found = found or "finding" in line
-            _print(line)
-    else:
+            grade = line["summary"]["grade"] if "summary" in line else grade
+            if as_json:
+                _print(line)
+            else:
+                listed.append(line)
+            step(None)
+    if not as_json:
         from capstate.terminal import console, show_audit
 
-        with _progress("judged") as step:
-            listed = [step(line) for line in lines]
-        found = any("finding" in line for line in listed)
         show_audit(console(), listed)
+    if not found and grade == "unknown":
+        raise InvalidInputError(
+            ", ".join(paths) or str(requests),
+            "request bodies, or an agent's record of its active set or of what ran, and a list of who may or of loads",
+            "nothing that a verdict could rest on",
+        )
     return FINDING if found else GOOD
 
 
@@ -145,17 +123,17 @@ def _offer(*, as_json: bool) -> int:
         return GOOD
     click.echo(f"{len(found)} Pi session files, none of them read:")
     for folder, count in folders.items():
-        click.echo(f"  {count:>4}  {_escaped(str(folder))}")
+        click.echo(f"  {count:>4}  {escaped(str(folder))}")
     click.echo("To read some, name them: capstate audit PATH")
     return GOOD
 
 
-@capstate.command(epilog=_example("capstate project session.jsonl --policy policy.toml --provider anthropic"))
-@click.argument("session", type=click.Path(path_type=Path))
+@capstate.command(epilog=example("capstate project session.jsonl --policy policy.toml --provider anthropic"))
+@click.argument("session", type=PATH)
 @click.option("--leaf", help="An entry of the session; by default where the agent would go on.")
-@click.option("--policy", type=click.Path(path_type=Path), required=True, help="TOML file, as for audit.")
+@click.option("--policy", type=PATH, required=True, help="TOML file, as for audit.")
 @click.option("--provider", help="An API or a provider, e.g. anthropic, responses, chat, kimi.")
-@_json
+@json_option
 def project(session: Path, leaf: str | None, policy: Path, provider: str | None, *, as_json: bool) -> int:
     """Say which tools belong on the wire at one leaf of a session, and where."""
     from capstate.audit import project_session
@@ -171,13 +149,13 @@ def project(session: Path, leaf: str | None, policy: Path, provider: str | None,
     return FINDING if found["damage"] else GOOD
 
 
-@capstate.command(epilog=_example("capstate matrix --scenario 8 --provider anthropic --places"))
+@capstate.command(epilog=example("capstate matrix --scenario 8 --provider anthropic --places"))
 @click.option("--scenario", "scenarios", multiple=True, help="A row, e.g. 5 or 8a; 8 means all that begin with 8.")
 @click.option("--provider", "providers", multiple=True, help="A provider profile; by default all.")
 @click.option("--design", "designs", multiple=True, help="A, B-blind, B, C or B+C; by default all.")
-@click.option("--record", type=click.Path(path_type=Path), help="Write one line a turn to this file.")
-@click.option("--places", is_flag=True, help="Print the turn that shows each count.")
-@_json
+@click.option("--record", type=PATH, help="Write one line a turn to this file.")
+@click.option("--places", is_flag=True, help="Print every turn of each count, not only the first.")
+@json_option
 def matrix(
     scenarios: tuple[str, ...],
     providers: tuple[str, ...],
@@ -199,9 +177,13 @@ def matrix(
 
     if record is not None:
         _write(record, ())  # a file that cannot be written is said before a long run, not behind it
+    if places and as_json:
+        raise InvalidInputError("--places", "the table; --record FILE writes every turn", "--json")
     rows = [id_ for one in scenarios for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
-    with _progress("played") as step:
-        result = nine.run(rows, providers, designs, progress=lambda done, total: step(None, f"{done} of {total}"))
+    with progress("played") as step:
+        result = nine.run(rows, providers, designs, progress=lambda done, total: step(f"{done} of {total}"))
+    if not any(cells for row in result.rows for cells in row.cells.values()):
+        raise InvalidInputError("--scenario and --provider", "a row that applies to one of the profiles", "none")
     if record is not None:
         from capstate.conformance.journal import text
 
@@ -216,9 +198,9 @@ def matrix(
     return GOOD if result.holds else FINDING
 
 
-@capstate.command(epilog=_example("capstate rule CS102"))
+@capstate.command(epilog=example("capstate rule CS102"))
 @click.argument("id_", metavar="[ID]", required=False)
-@_json
+@json_option
 def rule(id_: str | None, *, as_json: bool) -> int:
     """Explain one kind of finding; without an id, list them."""
     from capstate.findings import RULES
@@ -241,15 +223,18 @@ def rule(id_: str | None, *, as_json: bool) -> int:
 # ---- ledgers
 
 
-@capstate.command(epilog=_example("capstate explain agent.db s-42 git/push --epoch 3"))
-@click.argument("ledger", type=click.Path(path_type=Path))
+@capstate.command(epilog=example("capstate explain agent.db s-42 git/push --epoch 3"))
+@click.argument("ledger", type=PATH)
 @click.argument("session")
-@click.argument("tool")
+@click.argument("tool", metavar="TOOL")
 @click.option("--epoch", type=int, help="By default the last.")
-@_key
-@_json
+@key_option
+@json_option
 def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: Path | None, *, as_json: bool) -> int:
-    """Say why a tool was callable or not at an epoch, and what happened to it before."""
+    """Say why a tool was callable or not at an epoch, and what happened to it before.
+
+    TOOL is group/name, the name that the model sees (git__push), or a name that only one group has.
+    """
     from capstate.examine import explain as explained
     from capstate.examine import opened, read_key
 
@@ -264,13 +249,13 @@ def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: 
     return GOOD
 
 
-@capstate.command(epilog=_example("capstate diff agent.db s-42 0 3"))
-@click.argument("ledger", type=click.Path(path_type=Path))
+@capstate.command(epilog=example("capstate diff agent.db s-42 0 3"))
+@click.argument("ledger", type=PATH)
 @click.argument("session")
 @click.argument("a", type=int)
 @click.argument("b", type=int)
-@_key
-@_json
+@key_option
+@json_option
 def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, as_json: bool) -> int:
     """Say how epoch B of a session differs from epoch A."""
     from capstate.examine import difference, opened, read_key
@@ -286,12 +271,12 @@ def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, a
     return GOOD
 
 
-@capstate.command(epilog=_example("capstate verify agent.db s-42 --head 17:b3:0c1d..."))
-@click.argument("ledger", type=click.Path(path_type=Path))
+@capstate.command(epilog=example("capstate verify agent.db s-42 --head 17:b3:0c1d..."))
+@click.argument("ledger", type=PATH)
 @click.argument("session", required=False)
 @click.option("--head", help="SEQUENCE:DIGEST, an earlier head that was kept elsewhere.")
-@_key
-@_json
+@key_option
+@json_option
 def verify(ledger: Path, session: str | None, head: str | None, key_file: Path | None, *, as_json: bool) -> int:
     """Audit the chains of a ledger, and recompute every epoch from its archived facts.
 
@@ -301,8 +286,10 @@ def verify(ledger: Path, session: str | None, head: str | None, key_file: Path |
     from capstate.examine import opened, parse_head, read_key
     from capstate.examine import verify as verified
 
-    with opened(ledger) as read:
-        found = verified(read, session, head=parse_head(head), key=read_key(key_file))
+    with opened(ledger) as read, progress("verifying") as step:
+        found = verified(read, session, head=parse_head(head), key=read_key(key_file), progress=step)
+    if not found:
+        raise InvalidInputError(str(ledger), "a ledger with a session to verify", "an empty one")
     if as_json:
         _print({"chains": found})
     else:
@@ -325,31 +312,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
             file.writelines(lines)
     except OSError as error:
         raise InvalidInputError(str(path), "a file that can be written", error.strerror or str(error)) from error
-
-
-@contextmanager
-def _progress(word: str) -> Iterator[Callable[..., Any]]:
-    """Show on a terminal how far a long run is; print nothing anywhere else."""
-    shown = sys.stderr.isatty()
-    count = 0
-
-    def step(value: _Passed, text: str | None = None) -> _Passed:
-        nonlocal count
-        count += 1
-        if shown and (text is not None or count % 50 == 0):
-            click.echo(f"\r{word} {text or count}", nl=False, err=True)
-        return value
-
-    try:
-        yield step
-    finally:
-        if shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def _escaped(text: str) -> str:
-    """Return one line that a terminal cannot act on."""
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -383,7 +345,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str) -> None:
-    click.echo(f"capstate: {_escaped(text)}", err=True)
+    click.echo(f"capstate: {escaped(text)}", err=True)
 
 
 def _let_go() -> None:

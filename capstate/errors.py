@@ -9,9 +9,13 @@ who must act                classes
 ==========================  =====================================================================
 the caller                  :class:`InvalidInputError`, :class:`SessionClosedError`, :class:`SurfaceExceededError`
 whoever sent the bytes      :class:`MalformedError`
-the operator                :class:`LedgerError` and below it, :class:`CatalogUnavailableError`
-the model, or a person      :class:`Refused`, :class:`NeedsApproval`
+the operator                :class:`CatalogUnavailableError`, and below :class:`LedgerError`:
+                            :class:`LedgerUnavailableError`, :class:`SessionLockedError`,
+                            :class:`StaleWriterError`, :class:`PoolConflictError`, :class:`LedgerFormatError`
+the model, or a person      below :class:`CallNotStartedError`: :class:`Refused`, :class:`NeedsApproval`
 ==========================  =====================================================================
+
+All are below :class:`CapstateError`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from capstate.codec import recompute
+from capstate.codec import facts_from_archive, recompute
 from capstate.digest import canonical
+from capstate.epochs import reproject
 from capstate.errors import InvalidInputError, LedgerFormatError, LedgerUnavailableError, MalformedError
 from capstate.ledger import Head, load, read_blob
 from capstate.ledger import Outcome as ChainOutcome
@@ -23,9 +24,10 @@ from capstate.receipts import diff as diff_rows
 from capstate.runtime import open_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from capstate.codec import Blob
     from capstate.ledger import Ledger
 
 
@@ -86,7 +88,7 @@ def explain(
     """Say what a tool was at an epoch, by which rule, and what happened to it up to then.
 
     Args:
-        tool: ``group/name``, or a name that only one group has.
+        tool: ``group/name``, the wire name at that epoch or an earlier one, or a name that only one group has.
         epoch: by default the last.
 
     Raises:
@@ -95,7 +97,7 @@ def explain(
     """
     found = receipts(ledger, session, key)
     last = _at(found, epoch, "epoch")
-    group, name = _named(found[: last + 1], tool)
+    group, name = _named(found[: last + 1], tool, partial(read_blob, ledger))
     history = []
     before: RowState | None = None
     for kept in found[: last + 1]:
@@ -116,18 +118,31 @@ def explain(
     }
 
 
-def _named(found: list[Kept], tool: str) -> tuple[str, str]:
+def _named(found: list[Kept], tool: str, blob: Blob) -> tuple[str, str]:
     known: dict[str, tuple[str, str]] = {}
     for kept in found:
         for group, rows in kept.receipt.rows.items():
             known.update({f"{group}/{name}": (group, name) for name in rows.by_name()})
     if tool in known:
         return known[tool]
-    same = [pair for pair in known.values() if pair[1] == tool]
+    same = dict.fromkeys([*(pair for pair in known.values() if pair[1] == tool), *_on_wire(found, tool, blob)])
     if len(same) == 1:
-        return same[0]
-    expected = "one of " + ", ".join(f"{g}/{n}" for g, n in same) if same else "group/name of a tool of that session"
-    raise InvalidInputError("tool", expected, tool)
+        return next(iter(same))
+    expected = "one of " + ", ".join(f"{g}/{n}" for g, n in same) if same else "a tool of that session"
+    raise InvalidInputError("tool", f"{expected}, as group/name or wire name", tool)
+
+
+def _on_wire(found: list[Kept], wire: str, blob: Blob) -> list[tuple[str, str]]:
+    """Return the tools that had a wire name at the last epoch that had one; names follow from archived facts."""
+    for kept in reversed(found):
+        try:
+            rows = reproject(facts_from_archive(kept.receipt.body, blob), None).surface.rows()
+        except (MalformedError, InvalidInputError):
+            continue  # what verify says of this epoch is not asked here
+        same = [(row.definition.group, row.definition.name) for row in rows if row.wire == wire]
+        if same:
+            return same
+    return []
 
 
 def _state(row: RowState | None) -> dict[str, Any]:
@@ -168,12 +183,18 @@ def difference(ledger: Ledger, session: str, a: int, b: int, *, key: bytes | Non
 
 
 def verify(
-    ledger: Ledger, session: str | None = None, *, head: Head | None = None, key: bytes | None = None
+    ledger: Ledger,
+    session: str | None = None,
+    *,
+    head: Head | None = None,
+    key: bytes | None = None,
+    progress: Callable[[str], object] = lambda _chain: None,
 ) -> list[dict[str, Any]]:
     """Audit one chain, or all: the chain itself, and each epoch recomputed from its archived facts.
 
     Args:
         head: an earlier head of that one chain, kept elsewhere; without one a cut tail is not visible.
+        progress: told of each chain before it is audited.
 
     Raises:
         InvalidInputError: the ledger has no such chain, or a head came without a session.
@@ -184,7 +205,11 @@ def verify(
         raise InvalidInputError("head", "the session that it is of", "no session")
     if session is not None and session not in known:
         raise InvalidInputError("session", _among(known), session)
-    return [_verified(ledger, chain, head, key) for chain in (known if session is None else (session,))]
+    found = []
+    for chain in known if session is None else (session,):
+        progress(chain)
+        found.append(_verified(ledger, chain, head, key))
+    return found
 
 
 def _verified(ledger: Ledger, chain: str, head: Head | None, key: bytes | None) -> dict[str, Any]:
@@ -256,18 +281,49 @@ def opened(path: Path) -> Iterator[Ledger]:
     """Open the ledger in a file for reading alone.
 
     Raises:
-        LedgerUnavailableError: there is none, or it cannot be read.
+        LedgerUnavailableError: there is none, or it cannot be read, or what is there is none.
+        LedgerFormatError: another version of capstate wrote it.
     """
-    if not path.is_file():
-        raise LedgerUnavailableError(f"{path}: there is no such ledger")
+    head = _head(path)
     try:
         ledger = open_ledger(path, read_only=True)
     except MalformedError as error:
         raise LedgerUnavailableError(str(error)) from error
+    except LedgerFormatError as error:
+        if head[_VERSION] != bytes(4):
+            raise
+        got = "an empty SQLite database"
+        if head[_MODE] == _WRITE_AHEAD:
+            got += f", for its write-ahead log {path.name}-wal is not beside it; copy both, or copy it while closed"
+        raise LedgerUnavailableError(f"{path}: expected a capstate ledger, got {got}") from error
     try:
         yield ledger
     finally:
         ledger.close()
+
+
+_MAGIC = b"SQLite format 3\0"
+_MODE, _VERSION = slice(18, 20), slice(60, 64)
+_WRITE_AHEAD = b"\2\2"
+"""SQLite documentation, "Database File Format", 1.3."""
+
+
+def _head(path: Path) -> bytes:
+    """Return the head of a database file; what is no database is said before SQLite looks at it."""
+    try:
+        if not path.exists():
+            raise LedgerUnavailableError(f"{path}: there is no such ledger")
+        if not path.is_file():
+            got = "a folder" if path.is_dir() else "no regular file"
+            raise LedgerUnavailableError(f"{path}: expected a capstate ledger, got {got}")
+        with path.open("rb") as file:
+            head = file.read(100)
+    except (OSError, ValueError) as error:
+        raise LedgerUnavailableError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if not head.startswith(_MAGIC):
+        got = "no SQLite database" if head else "an empty file"
+        raise LedgerUnavailableError(f"{path}: expected a capstate ledger, got {got}")
+    return head
 
 
 def read_key(path: Path | None) -> bytes | None:

@@ -25,6 +25,7 @@ class Grade(StrEnum):
     INFERRED = "inferred"
     """It follows from loads and registry; who may was not known."""
     UNKNOWN = "unknown"
+    """Nothing shows it, or nothing to compare it with is known."""
 
 
 @frozen

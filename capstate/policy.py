@@ -17,24 +17,22 @@ from typing import Any
 from attrs import field, frozen
 
 from capstate.errors import InvalidInputError
+from capstate.grants import Limits
 
 _SELECTORS = ("resident", "allow", "ask", "deny")
 _TOOLS = ("loaders", "unloaders")
+_END = 2**53
 _DEFERS = ("", "tool_reference", "tool_search", "additional_tools", "system_tools")
 
 
 @frozen
-class Limits:
-    """Limits of the session tree; None is no limit. ``cost`` is in micro-units."""
-
-    calls: int | None = None
-    cost: int | None = None
-    concurrency: int | None = None
-
-
-@frozen
 class Provider:
-    """What the wire is like, as far as the file says; None where it does not."""
+    """What the wire is like, as far as the file says; None where it does not.
+
+    Attributes:
+        provider: who answers; where no ``api`` is given, the name by which ``project`` finds it.
+        account: for a host that makes an issuer of this; no file of an agent names one.
+    """
 
     provider: str | None = None
     api: str | None = None
@@ -65,7 +63,7 @@ class Policy:
     deny: tuple[str, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = field(factory=dict)
     down: frozenset[str] = frozenset()
-    limits: Limits = Limits()
+    limits: Limits = field(factory=Limits)
     provider: Provider = Provider()
     _by_name: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, eq=False)
 
@@ -243,7 +241,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_amount(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _END
 
 
 def _is_bool(value: object) -> bool:

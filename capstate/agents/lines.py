@@ -41,6 +41,7 @@ class DamageKind(StrEnum):
     """The whole file is not what it should be."""
     NOT_UTF8 = "not_utf8"
     NOT_JSON = "not_json"
+    """No JSON, or more deeply nested than is read."""
     NOT_OBJECT = "not_object"
     LINE_TOO_LONG = "line_too_long"
     TORN_TAIL = "torn_tail"
@@ -121,7 +122,7 @@ def records(path: Path, damage: list[Damage], *, limit: int = LINE_LIMIT) -> Ite
         elif value is not UNDECODED:
             damage.append(evolve(where, kind=DamageKind.NOT_OBJECT))
         else:
-            found = _salvage(raw)
+            found = [] if too_deep(raw) else _salvage(raw)
             kind = _kind(raw, whole=line.ended, salvaged=bool(found))
             damage.append(evolve(where, kind=kind, entry=_first_id(found)))
             for value in found:
@@ -165,6 +166,15 @@ def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
         return _clean(json.loads(raw.decode("utf-8"), parse_constant=_refuse))
     except (ValueError, RecursionError):
         return UNDECODED
+
+
+def too_deep(raw: bytes) -> bool:
+    """Whether :func:`decode` gave up on ``raw`` for its depth, not for what it is. Raises nothing."""
+    try:
+        orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        return "depth" in str(error)
+    return False
 
 
 def words(value: object, *, limit: int = 256) -> tuple[str, ...]:
@@ -225,7 +235,7 @@ def _descriptor(path: Path) -> int:
 def _kind(raw: bytes, *, whole: bool, salvaged: bool) -> DamageKind:
     if salvaged:
         return DamageKind.GLUED
-    if not whole:
+    if not whole and not too_deep(raw):
         return DamageKind.TORN_TAIL
     try:
         raw.decode("utf-8")

@@ -1,6 +1,7 @@
 """Request bodies from anywhere: what a proxy recorded, a gateway logged, or an agent wrote into a folder.
 
-A row is a bare body, or holds one under ``body``, ``request`` or ``attributes`` (as an object or as JSON text).
+A row is a bare body, or holds one under ``body``, ``request`` or ``attributes`` (as an object or as JSON text), or is
+a span, a log record, or an export of many (:mod:`capstate.agents.telemetry`).
 Each body is read once by its own API and then let go: what is kept is what it made callable, and digests of its
 texts and call ids, by which the place in a session can be found. Beside a body are read, where the row has them,
 ``turn process kind api model`` and of ``runtime`` ``sessionId leafId registered authorised``; nothing else.
@@ -17,8 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
+from capstate.agents import telemetry
 from capstate.agents.bodies import Step, steps
-from capstate.agents.lines import LINE_LIMIT, UNDECODED, Damage, DamageKind, Record, decode, is_folder, records, whole
+from capstate.agents.lines import (
+    LINE_LIMIT,
+    UNDECODED,
+    Damage,
+    DamageKind,
+    Record,
+    decode,
+    is_folder,
+    records,
+    too_deep,
+    whole,
+)
 from capstate.agents.pi.entries import digest, names
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError, MalformedError
@@ -28,11 +41,12 @@ from capstate.providers import detect, for_api
 if TYPE_CHECKING:
     from collections import Counter
 
-_WRAPPERS = ("body", "request", "attributes")
+_WRAPPERS = ("body", "request", "attributes", "gen_ai.request.body")
 _DEPTH = 4
 _ASKED = 64
 """How many texts and call ids of a body are compared with a session; the newest ones."""
 _LINES = (".jsonl", ".ndjson")
+_ANSWERS = re.compile("response|output|completion", re.IGNORECASE)
 
 
 @frozen
@@ -42,6 +56,8 @@ class Request:
     Attributes:
         turn: the number that the record gives, else the place in the source, from 1.
         kind: ``"turn"``, or another word for a request in which the model cannot act (``"summary"``).
+        told: the record says the kind.
+        bare: the body names no tool at all.
         session: id of the session, and ``leaf`` the entry that the request answered, where the record says.
         registered: tools that existed; None if unknown.
         authorised: who may was recorded; None if unknown.
@@ -49,11 +65,13 @@ class Request:
         definitions: fingerprints of the definitions on the wire, by name.
         asked: newest texts and call ids of the body, oldest first.
         history: what the body itself says of calls, results and load points.
-        recorded: ``wire`` is the agent's own record, not a body.
+        recorded: ``wire`` is the agent's own record, or an exporter's, not a body.
     """
 
     turn: int
     kind: str = "turn"
+    told: bool = False
+    bare: bool = False
     api: str | None = None
     model: str = ""
     process: int | None = None
@@ -94,12 +112,13 @@ def read_requests(path: Path | str, damage: list[Damage], unknown: Counter[str])
     turn = 0
     shared: dict[Step, Step] = {}  # each body repeats the history of the one before
     for record, file in _rows(path, damage):
-        found = _request(record, file, turn + 1, damage, shared)
-        if found is None:
-            unknown["row without a request body"] += 1
-        else:
-            turn = found.turn
-            yield found
+        for row, what in telemetry.rows(record.value):
+            found = _request(evolve(record, value=row), file, turn + 1, damage, shared)
+            if found is None:
+                unknown[f"{what} without a request body"] += 1
+            else:
+                turn = found.turn
+                yield found
 
 
 def read_executed(path: Path | str, damage: list[Damage]) -> list[Ran]:
@@ -107,18 +126,22 @@ def read_executed(path: Path | str, damage: list[Damage]) -> list[Ran]:
 
     Raises:
         InvalidInputError: nothing is there, or it may not be read.
-        MalformedError: it is no regular file, or a symbolic link.
+        MalformedError: it is no regular file, a symbolic link, or holds something and no observation.
     """
     path = Path(path)
     found = []
+    seen, rows, damaged = False, 0, len(damage)
     for record in records(path, damage):
         at = record.value.get("at")
+        seen, rows = seen or isinstance(at, str), rows + 1
         if isinstance(at, str) and at.startswith("executed:"):
             name = at.removeprefix("executed:")
             session, leaf = (_text(record.value.get(k)) for k in ("sessionId", "leafId"))
             found.append(
-                Ran(name, session, leaf, _filled(record.value.get("authorised")), file=path.name, line=record.line)
+                Ran(name, session, leaf, _filled(record.value.get("authorised")), file=str(path), line=record.line)
             )
+    if not seen and (rows or len(damage) > damaged):
+        raise MalformedError(str(path), 'rows {"at": ...} of observations', "none")
     return found
 
 
@@ -169,6 +192,9 @@ def _rows(path: Path, damage: list[Damage]) -> Iterator[tuple[Record, Path]]:
     elif path.suffix == ".json":
         raw = whole(path, limit=LINE_LIMIT)
         value = decode(raw)
+        if value is UNDECODED and too_deep(raw) and b"\n" not in raw.strip():
+            damage.append(Damage(DamageKind.NOT_JSON, str(path), 1, 0, len(raw)))
+            return
         if value is UNDECODED:
             yield from ((record, path) for record in records(path, damage))
             return
@@ -176,7 +202,7 @@ def _rows(path: Path, damage: list[Damage]) -> Iterator[tuple[Record, Path]]:
             if isinstance(item, dict):
                 yield Record(item, 1, 0, len(raw)), path
             else:
-                damage.append(Damage(DamageKind.NOT_OBJECT, path.name, 1, 0, len(raw)))
+                damage.append(Damage(DamageKind.NOT_OBJECT, str(path), 1, 0, len(raw)))
     else:
         yield from ((record, path) for record in records(path, damage))
 
@@ -198,21 +224,29 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _request(record: Record, file: Path, turn: int, damage: list[Damage], shared: dict[Step, Step]) -> Request | None:
     row = record.value
-    where = Damage(DamageKind.BAD_BODY, file.name, record.line, record.offset, record.length)
-    body, truncated = _body(row, _DEPTH)
+    where = Damage(DamageKind.BAD_BODY, str(file), record.line, record.offset, record.length)
+    body, wrong = _body(row, _DEPTH)
+    recorded = False
+    if body is None and wrong is None:
+        body, cut = telemetry.request(row)
+        recorded, wrong = body is not None, DamageKind.BODY_TRUNCATED if cut else None
     if body is None:
-        if truncated:
-            damage.append(evolve(where, kind=DamageKind.BODY_TRUNCATED))
+        if wrong is not None:
+            damage.append(evolve(where, kind=wrong))
         return None
     runtime = row.get("runtime")
     runtime = runtime if isinstance(runtime, dict) else {}
     number, process = row.get("turn"), row.get("process")
-    api = _api(row, body)
-    wire = _wire(api, body, where, damage)
+    api = telemetry.FORM if recorded else _api(row, body)
+    wire = None if recorded and "tools" not in body else _wire(api, body, where, damage)
+    kind = _text(row.get("kind")) if body is not row else None
+    bare = wire is not None and not (wire.effective or wire.definitions or body.get("tools") or body.get("functions"))
     return Request(
         turn=number if isinstance(number, int) and not isinstance(number, bool) else turn,
-        kind=_text(row.get("kind")) or "turn" if body is not row else "turn",
-        api=api,
+        kind=kind or "turn",
+        told=kind is not None,
+        bare=bare,
+        api=None if recorded else api,
         model=(_text(row.get("model")) if body is not row else None) or _text(body.get("model")) or "",
         process=process if isinstance(process, int) else None,
         session=_text(runtime.get("sessionId")),
@@ -223,54 +257,48 @@ def _request(record: Record, file: Path, turn: int, damage: list[Damage], shared
         definitions={} if wire is None else {n: sys.intern(_print(d)) for n, d in wire.definitions.items()},
         asked=asked(body),
         history=() if api is None or wire is None else tuple(shared.setdefault(s, s) for s in steps(api, body)),
-        file=file.name,
+        recorded=recorded,
+        file=str(file),
         line=record.line,
     )
 
 
-def _body(row: Mapping[str, Any], depth: int) -> tuple[dict[str, Any] | None, bool]:
-    """Return the request body in ``row``, and whether one is there that was cut off."""
-    truncated = False
+def _body(row: Mapping[str, Any], depth: int) -> tuple[dict[str, Any] | None, DamageKind | None]:
+    """Return the request body in ``row``, else what is wrong with one that is there."""
+    wrong: DamageKind | None = None
     for key in _WRAPPERS:
         found, cut = _unwrapped(row.get(key), depth)
-        truncated = truncated or cut
+        wrong = wrong or cut
         if found is not None:
-            return found, truncated
-    return (dict(row), False) if _is_body(row) else (None, truncated)
+            return found, None
+    return (dict(row), None) if _is_body(row) else (None, wrong)
 
 
-def _unwrapped(value: object, depth: int) -> tuple[dict[str, Any] | None, bool]:
+def _unwrapped(value: object, depth: int) -> tuple[dict[str, Any] | None, DamageKind | None]:
     opened = _opened(value)
-    if opened is UNDECODED or depth == 0:
-        return None, opened is UNDECODED
-    if not isinstance(opened, dict):
-        return None, False
+    if opened is UNDECODED and isinstance(value, str):
+        deep = too_deep(value.encode("utf-8", "replace"))
+        return None, DamageKind.NOT_JSON if deep else DamageKind.BODY_TRUNCATED
+    if not isinstance(opened, dict) or depth == 0:
+        return None, None
     if _is_body(opened) and not isinstance(opened.get("body"), dict):
-        return opened, False
-    found, truncated = _body(opened, depth - 1)
-    for text in (v for v in opened.values() if isinstance(v, str)) if found is None else ():
-        found, cut = _unwrapped(text, depth - 1)
+        return opened, None
+    found, wrong = _body(opened, depth - 1)
+    # What a provider answered may look like what it was asked.
+    inner = [v for key, v in opened.items() if isinstance(v, str | dict) and not _ANSWERS.search(key)]
+    for held in inner if found is None else ():
+        found, cut = _unwrapped(held, depth - 1)
         if found is not None:
-            return found, False
-        truncated = truncated or cut
-    return found, truncated
+            return found, None
+        wrong = wrong or cut
+    return found, wrong
 
 
 def _opened(value: object) -> object:
     """Return an object that is written as JSON text, or as a list of attributes, as an object."""
     if isinstance(value, str):
         return decode(value.encode("utf-8", "replace")) if value.lstrip().startswith("{") else None
-    return _attributes(value) if isinstance(value, list) else value
-
-
-def _attributes(rows: list[Any]) -> dict[str, Any]:
-    """Return the attributes of a span, which some exporters write as a list of keys and typed values."""
-    found = {}
-    for row in rows:
-        value = row.get("value") if isinstance(row, dict) else None
-        if isinstance(value, dict) and isinstance(row.get("key"), str):
-            found[row["key"]] = value.get("stringValue", value)
-    return found
+    return telemetry.attributes(value)
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:

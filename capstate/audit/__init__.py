@@ -6,8 +6,8 @@ nothing found here is a load or a grant in a runtime.
 """
 
 from capstate.audit.judge import Material, audit
-from capstate.audit.paths import audit_paths, gather
+from capstate.audit.paths import audit_paths, gather, require
 from capstate.audit.project import project_session
 from capstate.audit.should import Should
 
-__all__ = ["Material", "Should", "audit", "audit_paths", "gather", "project_session"]
+__all__ = ["Material", "Should", "audit", "audit_paths", "gather", "project_session", "require"]

@@ -97,12 +97,13 @@ class Changes:
         ):
             new = (now or frozenset()) - (earlier or frozenset())
             if new:
-                yield _finding(rule, turn, new)
+                yield _finding(rule, turn, new, seen=rule == "CS201")
         if before is not None and before.callable is not None and turn.callable is not None:
             came = (turn.callable - before.callable) & self._shown[turn.lineage]
             back = came - turn.should.callable
             if back:
-                yield _finding("CS110", turn, back)
+                sure = (turn.never_loaded or frozenset()) | (turn.not_authorised or frozenset())
+                yield _finding("CS110", turn, back, seen=back <= sure)
 
     def _redefined(self, turn: Turn) -> Iterator[Finding]:
         changed = set()
@@ -112,7 +113,7 @@ class Changes:
                 changed.add(name)
             self._defined[key] = shown
         if changed:
-            yield _finding("CS401", turn, changed)
+            yield _finding("CS401", turn, changed, seen=True)
 
 
 def _boundary(before: Turn | None, turn: Turn) -> str | None:
@@ -136,10 +137,15 @@ def _model_change(before: Turn, turn: Turn) -> str:
     return "" if same else "model change"
 
 
-def _finding(rule: str, turn: Turn, names: set[str] | frozenset[str], *, detail: str = "") -> Finding:
+def _finding(
+    rule: str, turn: Turn, names: set[str] | frozenset[str], *, detail: str = "", seen: bool = False
+) -> Finding:
+    """Return a finding of ``turn``; ``seen``: the body alone shows it, whatever else of the turn is inferred."""
     grade = turn.grade
-    if rule in ("CS201", "CS401", "CS110") and grade is Grade.INFERRED:
+    if seen and grade in (Grade.INFERRED, Grade.UNKNOWN):
         grade = Grade.RECORDED if turn.request.recorded else Grade.OBSERVED
+    elif grade is Grade.UNKNOWN:
+        grade = Grade.INFERRED
     return Finding(
         rule,
         grade,

@@ -13,7 +13,7 @@ from capstate.agents.pi import Session, broken_trace, identity, record_after
 from capstate.agents.requests import Ran, Request
 from capstate.audit.changes import Changes
 from capstate.audit.runs import Verdict, judge_runs, recorded_runs
-from capstate.audit.turns import Turns
+from capstate.audit.turns import UNTOLD, Turns
 from capstate.findings import Finding, Grade
 from capstate.projection import OnWire
 
@@ -29,6 +29,7 @@ class Material:
     Attributes:
         runs: what spies in the tools saw; None if there was no such record, then results in the sessions count.
         unknown: kinds of record that nobody here knows, with their count.
+        barren: arguments that held nothing to judge, and what they held instead.
     """
 
     sessions: tuple[Session, ...] = ()
@@ -36,6 +37,7 @@ class Material:
     runs: tuple[Ran, ...] | None = None
     damage: tuple[Damage, ...] = ()
     unknown: Mapping[str, int] = field(factory=dict)
+    barren: tuple[tuple[str, str], ...] = ()
 
 
 def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
@@ -55,11 +57,12 @@ def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:
         yield from (finding.to_json() for finding in change.findings)
     runs = recorded_runs(material.sessions) if material.runs is None else list(material.runs)
     verdicts = list(judge_runs(runs, judged, turns))
+    known = material.runs is not None or bool(material.sessions)
     for verdict in verdicts:
         yield from (finding.to_json() for finding in verdict.findings())
     damage = [*material.damage, *(d for s in material.sessions for d in s.damage)]
     yield from (finding.to_json() for finding in _files(material.sessions, damage))
-    yield {"summary": _summary(material, judged, verdicts, damage)}
+    yield {"summary": _summary(material, judged, verdicts if known else None, damage)}
 
 
 def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
@@ -85,7 +88,7 @@ def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
                     leaf=e.parent,
                     wire=None if active is None else OnWire(tuple(sorted(active)), {}, {}),
                     recorded=True,
-                    file=session.path.name,
+                    file=session.file,
                     line=e.line,
                 )
             )
@@ -101,21 +104,35 @@ def _files(sessions: Sequence[Session], damage: Sequence[Damage]) -> Iterator[Fi
             if key in seen:
                 continue
             seen.add(key)
-            where = Finding("CS501", Grade.RECORDED, file=session.path.name, line=e.line, entry=e.id)
+            where = Finding("CS501", Grade.RECORDED, file=session.file, line=e.line, entry=e.id)
             yield evolve(where, names=(broken.tool,) if broken.tool else (), detail=f"no {broken.missing}")
     for row in damage:
         yield Finding("CS601", Grade.OBSERVED, file=row.file, line=row.line, entry=row.entry, detail=row.kind.value)
 
 
+def _unknown_turns(judged: Sequence[Turn]) -> dict[str, int]:
+    """Return in how many requests each verdict cannot be given, and how many are of a kind that nobody knows."""
+    turns = [t for t in judged if t.request.kind == "turn"]
+    return {
+        "kind": sum(t.request.kind == UNTOLD for t in judged),
+        "callable": sum(t.callable is None for t in turns),
+        "not_authorised": sum(t.not_authorised is None for t in turns),
+        "never_loaded": sum(t.never_loaded is None for t in turns),
+        "lost": sum(t.lost is None for t in turns),
+    }
+
+
 def _summary(
-    material: Material, judged: Sequence[Turn], verdicts: Sequence[Verdict], damage: Sequence[Damage]
+    material: Material, judged: Sequence[Turn], told: Sequence[Verdict] | None, damage: Sequence[Damage]
 ) -> dict[str, Any]:
+    verdicts = told or ()
     unknown = Counter(material.unknown)
     for session in material.sessions:
         unknown.update(session.unknown)
     for turn in judged:
         if turn.request.wire is not None:
             unknown.update({f"wire {name}": count for name, count in turn.request.wire.unknown.items()})
+    grades = {t.grade for t in judged} | {v.grade for v in verdicts if v.judged}
     return {
         "requests": sum(t.request.kind == "turn" for t in judged),
         "not_authorised_turns": sum(bool(t.not_authorised) for t in judged),
@@ -125,5 +142,12 @@ def _summary(
         "ran_never_loaded": sum(v.never_loaded is True for v in verdicts),
         "damage": [row.to_json() for row in damage],
         "loads_from": "transcript",
+        "grade": next((g.value for g in Grade if g in grades), Grade.UNKNOWN.value),
+        "unknown_turns": _unknown_turns(judged),
+        "runs": None if told is None else len(told),
+        "unknown_runs": {
+            "unauthorised": sum(v.unauthorised is None for v in verdicts),
+            "never_loaded": sum(v.never_loaded is None for v in verdicts),
+        },
         "unknown": dict(sorted(unknown.items())),
     }

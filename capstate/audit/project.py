@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from capstate.agents.pi import Entry, boundary, events, read_session, recorded
 from capstate.audit.known import Names, Who
 from capstate.audit.should import Loads
-from capstate.audit.wires import named, profile
+from capstate.audit.wires import named, profile, told_api
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,4 +62,4 @@ def _profile(walked: Sequence[Entry], policy: Policy, provider: str | None) -> P
     if provider is not None:
         return named(provider, policy.provider)
     used = [e.said.api for e in walked if e.said is not None and e.said.role == "assistant" and e.said.api]
-    return profile(policy.provider.api or (used[-1] if used else None), "", policy.provider)
+    return profile(told_api(policy.provider) or (used[-1] if used else None), "", policy.provider)

@@ -31,9 +31,19 @@ class Verdict:
     not_in_request: bool | None
     asked: bool
 
+    @property
+    def judged(self) -> bool:
+        """Whether anything about it can be known."""
+        return not (self.unauthorised is None and self.never_loaded is None and self.not_in_request is None)
+
+    @property
+    def grade(self) -> Grade:
+        """A spy in the tool has seen it, or the session file says so."""
+        return Grade.OBSERVED if self.ran.observed else Grade.RECORDED
+
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong with the run."""
-        grade = Grade.OBSERVED if self.ran.observed else Grade.RECORDED
+        grade = self.grade
         for rule, wrong, sure in (
             ("CS120", self.not_in_request, grade),
             ("CS121", self.never_loaded, grade),
@@ -58,7 +68,7 @@ def recorded_runs(sessions: Sequence[Session]) -> list[Ran]:
     found = []
     for session, e in _results(sessions):
         if e.said is not None:
-            found.append(Ran(e.said.tool, session.id, e.parent, observed=False, file=session.path.name, line=e.line))
+            found.append(Ran(e.said.tool, session.id, e.parent, observed=False, file=session.file, line=e.line))
     return found
 
 

@@ -2,17 +2,23 @@
 
 A request that no session holds is judged by what its own body says of loads: less than a session would say, and so
 inferred. There a tool is lost only if the body itself holds its load, and never loaded only if the policy names the
-residents and no part of the history is hidden.
+residents and no part of the history is hidden. A body without any tool may be a turn that lost them all, or a request
+for a summary or a title, which nobody means to give tools: its kind is unknown, unless a record or a session says it,
+and nothing counts as lost there.
+
+A resident tool that nothing has shown yet is lost where a later request of the same process shows it, and that is
+inferred: it may have been registered in between. Where none does, nobody knows whether it exists.
 
 Not here: how a request differs from the one before (:mod:`capstate.audit.changes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from capstate.agents.bodies import path
 from capstate.agents.pi import EventKind, Session
@@ -31,6 +37,10 @@ if TYPE_CHECKING:
     from capstate.policy import Policy
 
 
+UNTOLD = "unknown"
+"""The kind of a request of which nobody can tell whether the model should have had tools."""
+
+
 @frozen
 class _Found:
     """What loads say of one request."""
@@ -39,6 +49,8 @@ class _Found:
     should: Should = field(factory=Should)
     never_loaded: frozenset[str] | None = None
     lost: frozenset[str] | None = None
+    by_later: bool = False
+    """A loss rests on what a later request shows."""
 
 
 class Turns:
@@ -54,6 +66,7 @@ class Turns:
         self._who: dict[frozenset[str] | None, Who] = {}
         self._defer = {(r.api, r.model) for r in requests if r.wire and (r.wire.deferred or r.wire.unloaded)}
         self._seen = {n for names in policy.groups.values() for n in names}
+        self._later = _shown_by_process(requests)
         self._start: dict[str, frozenset[str]] = {}
         self._roots = _roots(sessions)
         self._process: dict[int | None, Turn] = {}
@@ -61,10 +74,12 @@ class Turns:
 
     def judge(self, request: Request) -> Turn:
         """Judge one request; :class:`Turn` says what it is compared with."""
-        acts = request.kind == "turn"
         before = self._process.get(request.process)
         place = self.places.find(request)
-        if place is None and not acts:
+        if place is None and request.bare and not request.told:
+            request = evolve(request, kind=UNTOLD)
+        acts = request.kind == "turn"
+        if place is None and not acts and request.kind != UNTOLD:
             place = before.place if before is not None else self.places.only()
         callable_ = request.wire.effective if request.wire is not None else None
         self._seen |= callable_ or set()
@@ -77,6 +92,9 @@ class Turns:
             found = self._in_session(request, place, callable_, who)
         elif acts:
             found = self._in_body(request, lineage, callable_, who)
+        elif request.kind == UNTOLD:
+            self._conversations.interrupt(lineage)
+            found = _Found(Walk(self.policy), never_loaded=frozenset())
         else:
             found = _Found(Walk(self.policy))
         turn = Turn(
@@ -126,12 +144,13 @@ class Turns:
         self._begin(place, callable_, walk)
         resident = self._resident_at(place)
         loads = self._loads_on(walk, place, request.api, resident or frozenset())
-        should = self._should(request, walk, loads, who)
+        later = self._later[_process(request)] & loads.resident - self._seen if request.wire is not None else set()
+        should = self._should(request, walk, loads, who, later)
         if callable_ is None:
             return _Found(walk, should)
-        return _Found(
-            walk, should, None if resident is None else callable_ - should.loaded, should.callable - callable_
-        )
+        lost = should.callable - callable_
+        never = None if resident is None else callable_ - should.loaded
+        return _Found(walk, should, never, lost, by_later=request.registered is None and bool(lost & later))
 
     def _in_body(self, request: Request, lineage: str, callable_: frozenset[str] | None, who: Who) -> _Found:
         walk = Walk(self.policy)
@@ -143,22 +162,23 @@ class Turns:
         loads = Loads(self.names, {*self.policy.expand(self.policy.resident or ()), *carried}, shown)
         loads.follow(walk.events)
         should = self._should(request, walk, loads, who)
-        hidden = not before.begun and any(step.role == "hidden" for step in request.history)
-        before.loaded, before.begun = should.loaded, True
+        before.loaded = should.loaded
         if callable_ is None:
             return _Found(walk, should)
         here = {n for event in walk.events if event.kind is EventKind.LOAD for n in event.names}
         return _Found(
             walk,
             should,
-            callable_ - should.loaded if told and not hidden else None,
+            callable_ - should.loaded if told and not before.partial else None,
             (should.callable - callable_) & here if here else None,
         )
 
-    def _should(self, request: Request, walk: Walk, loads: Loads, who: Who) -> Should:
+    def _should(
+        self, request: Request, walk: Walk, loads: Loads, who: Who, later: Iterable[str] = frozenset()
+    ) -> Should:
         told, registered = self.policy.provider, request.registered
         # Where nothing was shown, nothing could leave a resident out.
-        exists = self._seen | (registered or set()) | (loads.resident if request.wire is None else set())
+        exists = self._seen | set(later) | (registered or set()) | (loads.resident if request.wire is None else set())
         seen = None if request.recorded else (request.api, request.model) in self._defer
         loads.show(request.definitions)
         return loads.should(
@@ -204,12 +224,24 @@ class Turns:
 
 
 def _grade(request: Request, who: Who, found: _Found, place: Place | None) -> Grade:
-    if request.wire is None:
+    judged = found.never_loaded is not None or found.lost is not None
+    if request.wire is None or request.kind == UNTOLD or not (judged or who.known):
         return Grade.UNKNOWN
-    by_body = place is None and (found.never_loaded is not None or found.lost is not None)
-    if by_body or not who.known:
+    if (judged and place is None) or found.by_later or not who.known:
         return Grade.INFERRED
     return Grade.RECORDED if request.recorded else Grade.OBSERVED
+
+
+def _process(request: Request) -> tuple[int | None, str | None]:
+    return request.process, request.session
+
+
+def _shown_by_process(requests: Sequence[Request]) -> Mapping[tuple[int | None, str | None], set[str]]:
+    """Return what the requests of each process made callable at any time."""
+    found: dict[tuple[int | None, str | None], set[str]] = defaultdict(set)
+    for request in requests:
+        found[_process(request)] |= request.wire.effective if request.wire is not None else set()
+    return found
 
 
 def _lineage(request: Request, place: Place | None) -> str:

@@ -59,6 +59,11 @@ def profile(api: str | None, model: str, told: Provider, *, seen: bool | None = 
     return evolve(known, defers="" if seen is False else known.defers, names=_ANY)
 
 
+def told_api(told: Provider) -> str | None:
+    """Return the API that a policy speaks of, by its own name or by its provider's; None if it names none."""
+    return told.api or _ALIASES.get((told.provider or "").lower().replace("_", "-"))
+
+
 def named(provider: str, told: Provider) -> Profile:
     """Return what the API, or the provider, that is called ``provider`` can do.
 

@@ -102,6 +102,15 @@ class Result:
         """Whether the library lost nothing, widened nothing, and explained everything in every cell."""
         return not any(cell.faults for row in self.rows for cell in row.cells.get("B+C", ()))
 
+    def places(self, row: Row, design: str) -> tuple[str, ...]:
+        """Return every turn that a design's worst cell of a row counts."""
+        cell = row.worst(design)
+        if cell is None:
+            return ()
+        key = row.scenario.id, design, cell.profile
+        turns = [turn for found, of in self.turns.items() if found[:3] == key for turn in of]
+        return tuple(_shown(what, turn) for what, some in _faulty(turns).items() for turn in some)
+
 
 def run(
     scenarios: Sequence[str] = (),
@@ -234,14 +243,18 @@ def judge(job: Job, seen: Sequence[Seen]) -> list[Turn]:
 
 
 def _cell(profile: str, turns: Sequence[Turn]) -> Cell:
-    found: dict[str, list[Turn]] = {
+    found = _faulty(turns)
+    shown = tuple(_shown(what, some[0]) for what, some in found.items() if some)
+    counts = {what: len(some) for what, some in found.items()}
+    return Cell(profile, len(turns), **counts, shown=shown)
+
+
+def _faulty(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
+    return {
         "lost": [t for t in turns if t.lost],
         "widened": [t for t in turns if t.widened or t.ran],
         "unexplained": [t for t in turns if t.unexplained],
     }
-    shown = tuple(_shown(what, some[0]) for what, some in found.items() if some)
-    counts = {what: len(some) for what, some in found.items()}
-    return Cell(profile, len(turns), **counts, shown=shown)
 
 
 def _shown(what: str, turn: Turn) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def show_matrix(
     out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str], *, places: bool = False
 ) -> None:
-    """Print one row a scenario, one column a design, the recording first; with ``places`` the turn of each count."""
+    """Print one row a scenario, one column a design, the recording first, and a turn of each count.
+
+    ``places``: every turn of each count.
+    """
     table = Table(box=None, padding=(0, 1), show_edge=False, header_style="bold", pad_edge=False)
     table.add_column("scenario", no_wrap=True, max_width=34)
     table.add_column("recorded Pi", justify="center", no_wrap=True)
@@ -42,12 +45,18 @@ def show_matrix(
         "replies are ours, and it was never told of the lists.",
         "dim",
     )
+    which = "every turn" if places else "the first turn of each count (--places: every one)"
+    say(
+        out,
+        f"Below: {which}, with its profile; recorded: the first of each. --provider NAME: another profile; --record "
+        "FILE: all turns.",
+        "dim",
+    )
+    out.print()
+    _places(out, result, recorded, designs, every=places)
     if "B+C" in designs:
-        what = "0 in every cell, in every profile" if result.holds else "NOT 0: see --places"
+        what = "0 in every cell, in every profile" if result.holds else "NOT 0"
         say(out, f"B+C: {what}", "bold green" if result.holds else "bold red")
-    if places:
-        out.print()
-        _places(out, result, recorded, designs)
 
 
 def _cell(cell: Cell | None) -> Text:
@@ -70,12 +79,16 @@ def _counts(*counts: tuple[str, int]) -> Text:
     return text
 
 
-def _places(out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str]) -> None:
+def _places(
+    out: Console, result: Result, recorded: Mapping[str, Recorded], designs: Sequence[str], *, every: bool
+) -> None:
     for row in result.rows:
         lines = [f"recorded: {shown}" for shown in recorded[row.scenario.id].shown]
         for design in designs:
             cell = row.worst(design)
-            lines += [f"{design}: {shown} [{cell.profile}]" for shown in cell.shown] if cell is not None else []
+            if cell is not None:
+                counted = result.places(row, design) if every else cell.shown
+                lines += [f"{design}: {shown} [{cell.profile}]" for shown in counted]
         if lines:
             out.print(Text(f"{row.scenario.id} {row.scenario.title}", style="bold"))
             for line in lines:
@@ -105,21 +118,67 @@ def show_audit(out: Console, lines: Sequence[Mapping[str, Any]]) -> None:
             table.add_row(one["finding"], turn, Text(what), Text(", ".join(one["names"])), one["grade"], Text(place))
         out.print(table)
         out.print()
-    counts = [
-        f"{summary.get('requests', 0)} requests",
-        f"{summary.get('lost_turns', 0)} with a lost tool",
-        f"{summary.get('not_authorised_turns', 0)} beyond authority",
-        f"{summary.get('never_loaded_turns', 0)} with a tool never loaded",
-        f"{summary.get('ran_unauthorised', 0)} ran without authority",
-        f"{summary.get('ran_never_loaded', 0)} ran never loaded",
-        f"{len(summary.get('damage', ()))} damaged places",
-    ]
-    say(out, "; ".join(counts) + ". Loads are read from the transcript.")
+    say(out, "; ".join(_told_counts(summary)) + ". Loads are read from the transcript.")
+    for line in _told_unknown(summary, lines):
+        say(out, line, "yellow")
     if summary.get("unknown"):
         unknown = ", ".join(f"{name} ({count})" for name, count in summary["unknown"].items())
         say(out, f"Unknown kinds of record: {unknown}", "yellow")
     if findings:
         say(out, f"What a rule means: capstate rule {findings[0]['finding']}", "dim")
+
+
+def _told_counts(summary: Mapping[str, Any]) -> list[str]:
+    """Return the counts; where nothing is known of one there is no number."""
+    turns, unknown, runs, unsure = (summary[k] for k in ("requests", "unknown_turns", "runs", "unknown_runs"))
+    counts = [f"{turns} requests"]
+    for text, key in (
+        ("with a lost tool", "lost"),
+        ("beyond authority", "not_authorised"),
+        ("with a tool never loaded", "never_loaded"),
+    ):
+        counts.append(_count(summary[f"{key}_turns"], text, unknown[key], turns) if turns else f"{text}: unknown")
+    if runs is None:
+        counts.append("what ran: unknown")
+    else:
+        counts.append(_count(summary["ran_unauthorised"], "ran without authority", unsure["unauthorised"], runs))
+        counts.append(_count(summary["ran_never_loaded"], "ran never loaded", unsure["never_loaded"], runs))
+    return [*counts, f"{len(summary['damage'])} damaged places"]
+
+
+def _count(count: int, text: str, unknown: int, of: int) -> str:
+    if unknown and unknown == of:
+        return f"{text}: unknown"
+    return f"{count} {text}" + (f" ({unknown} unknown)" if unknown else "")
+
+
+def _told_unknown(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what could not be told, and why."""
+    turns, unknown = summary["requests"], summary["unknown_turns"]
+    found = []
+    if not turns:
+        found.append("No request in which the model could act: what it could call is unknown.")
+    if unknown["kind"]:
+        found.append(
+            f"Not counted: {unknown['kind']} without any tool; each may be a turn that lost all its tools, or no turn."
+        )
+    for key, why in (
+        ("callable", "what the model could call; nothing recorded it"),
+        ("not_authorised", "who may; no policy has allow, ask or deny, and no list was recorded"),
+        ("never_loaded", "what nobody loaded; no session, no residents in a policy, or hidden history"),
+        ("lost", "what was lost; no session, and no load in the body's own history"),
+    ):
+        if unknown[key] and (key in ("callable", "not_authorised") or unknown[key] > unknown["callable"]):
+            found.append(f"Unknown in {unknown[key]} of {turns} requests: {why}.")
+    missing = sorted({n for line in lines for n, why in _withheld(line) if why == "unknown_tool"})
+    if missing:
+        found.append(f"Resident, and nothing shows that they exist, so not counted as lost: {', '.join(missing)}.")
+    return [clean(line) for line in found]
+
+
+def _withheld(line: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    withheld: Mapping[str, str] = line["should"]["withheld"] if "should" in line else {}
+    return withheld.items()
 
 
 def show_projection(out: Console, found: Mapping[str, Any]) -> None:
@@ -187,12 +246,11 @@ def show_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         out.print(Text(row["session"]).append(": ").append(row["outcome"], style=style).append(f", {row['why']}"))
         wrong = len(row["epochs_wrong"])
         told = f"{row['epochs']} epochs recomputed from their facts, " + (f"{wrong} wrong" if wrong else "all the same")
+        told = told if row["epochs"] else "no epoch to recompute"
         say(out, told, "bold red" if wrong else "", 3)
         for one in row["epochs_wrong"]:
             say(out, f"entry {one['sequence']}: {one['why']}", "red", 6)
         if row["head"] is not None:
             say(out, f"head {row['head']}", "dim", 3)
-    if not rows:
-        say(out, "the ledger is empty")
-    elif not rows[0]["sealed"]:
+    if not rows[0]["sealed"]:
         say(out, "Without a key, whoever can write this file can grant, and this audit cannot tell.", "dim")

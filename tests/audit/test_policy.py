@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capstate import Limits
 from capstate.errors import InvalidInputError
-from capstate.policy import Limits, Policy, Provider, parse, read_policy
+from capstate.policy import Policy, Provider, parse, read_policy
 
 FULL = """
 resident = ["read", "git/log"]

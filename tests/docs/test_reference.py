@@ -24,7 +24,8 @@ from capstate.conformance.world import PROFILES
 from capstate.epochs import Cause
 from capstate.errors import CapstateError, Reason
 from capstate.findings import RULES, Grade
-from capstate.policy import Limits, Provider, parse
+from capstate.grants import Limits
+from capstate.policy import Provider, parse
 from capstate.receipts import Action, Kind
 from capstate.runtime import Permit, Runtime, Session
 from capstate.runtime.verdict import Verdict, refusal
@@ -86,6 +87,13 @@ def test_each_error_has_a_row_with_its_facts() -> None:
         if kind.__init__ is not Exception.__init__:
             facts |= set(inspect.signature(kind).parameters) - {"message"}
         assert told == facts, name
+
+
+def test_the_table_in_the_module_of_errors_is_complete() -> None:
+    """Its docstring names every class that the module has."""
+    named = set(re.findall(r":class:`(\w+)`", errors.__doc__ or ""))
+
+    assert named == {name for name, c in vars(errors).items() if inspect.isclass(c) and issubclass(c, CapstateError)}
 
 
 def test_errors_of_other_modules_are_named() -> None:

@@ -1,0 +1,5 @@
+"""``python -m capstate``: the command line."""
+
+from capstate.cli import main
+
+main()
