@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from operator import attrgetter
 from types import NoneType
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from attrs import field, frozen
@@ -27,6 +27,9 @@ from capstate.errors import InvalidInputError
 from capstate.names import NameRule
 
 __all__ = ["Catalog", "Definition", "Group", "NameRule", "Tool", "ToolEffect"]
+
+
+ToolEffectName = Literal["read", "external"]
 
 
 class ToolEffect(StrEnum):
@@ -81,7 +84,7 @@ class Tool:
         description: str = "",
         schema: Mapping[str, Any] | None = None,
         annotations: Mapping[str, Any] | None = None,
-        effect: str = "external",
+        effect: ToolEffectName | ToolEffect = "external",
         idempotent: bool = False,
         needs: Sequence[str] | AbstractSet[str] = (),
         reaches: str | None = None,

@@ -166,10 +166,10 @@ def _because(reason: Reason, decided_by: str) -> str:
 class CallNotStartedError(CapstateError):
     """Base of the guard's two ordinary answers; ``call`` did not start. Its text is for logs, not for the model."""
 
-    def __init__(self, call: Call, reason: Reason, decided_by: str, what: str) -> None:
+    def __init__(self, call: Call, reason: Reason, decided_by: str, message: str) -> None:
         self.call, self.reason, self.decided_by = call, reason, decided_by
         named = f"call {_shown(repr(call.id))} of {_shown(repr(call.tool))}"
-        super().__init__(f"{named} {what}: {_because(reason, decided_by)}")
+        super().__init__(f"{named} {message}: {_because(reason, decided_by)}")
 
 
 class Refused(CallNotStartedError):  # noqa: N818 - a state the host handles, named like the design

@@ -13,7 +13,7 @@ import pytest
 
 import capstate
 from capstate.authority import Effect, Grant, Limits, allow, ask, deny
-from capstate.capabilities import Group, Tool
+from capstate.capabilities import Group, Tool, ToolEffect, ToolEffectName
 from capstate.epochs import Cause, CauseName
 from capstate.errors import (
     CallNotStartedError,
@@ -29,10 +29,11 @@ from capstate.ledgers.memory import MemoryLedger
 from capstate.policy import parse
 from capstate.providers import anthropic
 from capstate.runtime import Permit, Rules, Runtime, Session, open_ledger
+from capstate.runtime.verdict import operation_id
 from capstate.runtime.wishes import ORIGINS
 from capstate.trace import Call, Message, Outcome, OutcomeName, Role
 from capstate.trace.messages import RoleName
-from tests.runtime.stage import Stage, call, crash, kinds, refused, run, started, storage, tools
+from tests.runtime.stage import Stage, call, crash, refused, run, started, storage, tools
 
 LONG = "x" * 100_000
 ODD: dict[str, Any] = {
@@ -54,6 +55,8 @@ def odd_values() -> Iterator[tuple[str, Any]]:
         yield name, (c for c in "ab") if name == "generator" else value
 
 
+PENDING = operation_id("s", call("git/sync", "pending", p=1), "git/sync")
+"""A call of the stage whose body did not say how it ended."""
 PROFILE = anthropic.profile("claude-x")
 
 # What a good call of each method looks like; each argument is then exchanged for every odd value.
@@ -68,7 +71,7 @@ SESSION: dict[str, dict[str, Any]] = {
     "fork": {"id": "f", "at": "e1", "path": ["e1"]},
     "explain": {"tool": "git/log"},
     "guard": {"call": call("git/log"), "cost": 0},
-    "reconcile": {"operation": "op", "outcome": "ok", "by": "ann", "evidence": "e"},
+    "reconcile": {"operation": PENDING, "outcome": "ok", "by": "ann", "evidence": "e"},
     "grant": {
         "on": "more/*", "by": "ann", "effect": "deny", "lifetime": "session", "pin": True, "expires": 5_000, "id": "g"
     },
@@ -122,6 +125,8 @@ def staged() -> tuple[Stage, Session]:
     session.spawn("born", want=["git/log"]).close()
     stage.runtime().session("gone").close()
     session.reproject(provider=PROFILE)
+    with session.guard(call("git/sync", "pending", p=1)) as permit:
+        assert permit.operation == PENDING
     return stage, session
 
 
@@ -219,7 +224,7 @@ def test_no_odd_argument_of_a_permit_settles_anything(argument: str) -> None:
                 assert permit.outcome is None
                 permit.settle()
             permit._leave()
-            assert stage.runtime().state("s").unsettled == []  # type: ignore[union-attr]
+            assert [op.id for op in session._live.state.unsettled] == [PENDING]
             well(stage, session)
     assert "refused" in seen or (method, name) in ANYTHING
 
@@ -385,6 +390,29 @@ def test_a_wrong_argument_is_named(name: str) -> None:
     assert raised.value.place == place
     assert heads(stage) == before
     well(stage, session)
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["neutral", "native"])
+@pytest.mark.parametrize("wrong", ["id", "arguments", "issuer"])
+def test_a_history_that_no_entry_can_hold_is_refused_before_anything(wrong: str, native: bool) -> None:
+    """Also before the pins that are due are taken: an id that is no text, arguments that are no JSON."""
+    stage = Stage()
+    stage.default = [allow("git/*", pin=True)]
+    session = stage.session()
+    before = heads(stage)
+    bad = {
+        "id": [Message("\ud800", "user")],
+        "issuer": [Message("o", "opaque", issuer="\ud800")],
+        "arguments": [
+            Message("a", "assistant", calls=[Call("c", "git__push", {"a": object()})]),
+            Message("r", "tool", result_for="c", outcome="outcome_unknown"),
+        ],
+    }[wrong]
+    with pytest.raises(InvalidInputError):
+        session.reproject(provider=PROFILE if native else None, history=bad)
+
+    assert heads(stage) == before
+    assert "git/log" in session.reproject(history=[]).surface.callable
 
 
 def test_one_selector_stands_for_several() -> None:
@@ -699,8 +727,8 @@ def test_a_body_that_exceeds_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("words", "kind"),
-    [(CauseName, Cause), (OutcomeName, Outcome), (EffectName, Effect), (RoleName, Role)],
-    ids=["cause", "outcome", "effect", "role"],
+    [(CauseName, Cause), (OutcomeName, Outcome), (EffectName, Effect), (RoleName, Role), (ToolEffectName, ToolEffect)],
+    ids=["cause", "outcome", "effect", "role", "tool effect"],
 )
 def test_the_words_that_an_editor_completes_are_all_there_are(words: Any, kind: type[StrEnum]) -> None:
     """A signature's literal and its enumeration have the same values, in the same order."""
@@ -718,6 +746,6 @@ def test_an_evidence_that_cannot_be_written_is_refused_at_once() -> None:
     permit.settle(evidence="log")
     permit._leave()
     crash(session)
-    (entry,) = [e for e in load(storage(stage), "s").entries if e.kind == "settled"]
+    entry = load(storage(stage), "s").entries[-1]
     assert (entry.body["outcome"], entry.body["evidence"]) == ("ok", "log")
-    assert kinds(stage)[-1] == "settled"
+    assert entry.kind == "settled"

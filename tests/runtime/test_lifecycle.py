@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from capstate.authority import Grant, allow, ask, deny
-from capstate.capabilities import Group, Tool
+from capstate.capabilities import Group, Tool, ToolEffect
 from capstate.epochs import NO_PROFILE, CauseName
 from capstate.errors import InvalidInputError, LedgerUnavailableError, NeedsApproval, Refused
 from capstate.ledger import Record, chain_entries
@@ -73,7 +73,7 @@ class Lifecycle(RuleBasedStateMachine):
         return [
             Group(
                 g,
-                [Tool(n, effect=effect, description=e.version[f"{g}/{n}"]) for n, effect in tools.items()],
+                [Tool(n, effect=ToolEffect(effect), description=e.version[f"{g}/{n}"]) for n, effect in tools.items()],
                 up=e.up[g],
             )
             for g, tools in TOOLS.items()
