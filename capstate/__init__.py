@@ -17,9 +17,9 @@ a receipt, and refuses at the moment of the call whatever is not on that list.
 from capstate.authority import Grant, Limits, allow, ask, deny
 from capstate.capabilities import Group, Tool
 from capstate.epochs import Cause, Epoch
-from capstate.errors import CapstateError, NeedsApproval, Reason, Refused
-from capstate.runtime import Rules, Runtime, Session
-from capstate.trace import Call, Message
+from capstate.errors import CapstateError, InvalidInputError, NeedsApproval, Reason, Refused
+from capstate.runtime import Permit, Rules, Runtime, Session
+from capstate.trace import Call, Message, Outcome, Role
 
 __all__ = [
     "Call",
@@ -28,11 +28,15 @@ __all__ = [
     "Epoch",
     "Grant",
     "Group",
+    "InvalidInputError",
     "Limits",
     "Message",
     "NeedsApproval",
+    "Outcome",
+    "Permit",
     "Reason",
     "Refused",
+    "Role",
     "Rules",
     "Runtime",
     "Session",

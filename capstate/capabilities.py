@@ -17,16 +17,19 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from operator import attrgetter
 from types import NoneType
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from attrs import field, frozen
 
-from capstate.digest import Domain, canonical, encode, fingerprint, fingerprints
+from capstate.digest import Domain, canonical, check_text, encode, fingerprint, fingerprints
 from capstate.errors import InvalidInputError
 from capstate.names import NameRule
 
 __all__ = ["Catalog", "Definition", "Group", "NameRule", "Tool", "ToolEffect"]
+
+
+ToolEffectName = Literal["read", "external"]
 
 
 class ToolEffect(StrEnum):
@@ -37,20 +40,10 @@ class ToolEffect(StrEnum):
     """Anything else; what nobody declared is external."""
 
 
-def _text(place: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidInputError(place, "text", value)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(place, "text without lone surrogates", ascii(value)) from None
-    return value
-
-
 def _name(place: str, value: object, *, slash: bool = True) -> str:
     if not isinstance(value, str) or not value or value == "*" or (not slash and "/" in value):
         raise InvalidInputError(place, "a non-empty name other than '*'" + ("" if slash else ", without '/'"), value)
-    return _text(place, value)
+    return check_text(value, place)
 
 
 @frozen(init=False, eq=False, slots=False)
@@ -91,7 +84,7 @@ class Tool:
         description: str = "",
         schema: Mapping[str, Any] | None = None,
         annotations: Mapping[str, Any] | None = None,
-        effect: str = "external",
+        effect: ToolEffectName | ToolEffect = "external",
         idempotent: bool = False,
         needs: Sequence[str] | AbstractSet[str] = (),
         reaches: str | None = None,
@@ -214,6 +207,8 @@ def _definitions(group: str, server: str | None, tools: Iterable[Tool]) -> list[
     print_of = fingerprints(Domain.TOOL, group.encode(), prefix)
     key = (group, server)
     made: list[Definition] = []
+    if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
+        raise InvalidInputError(f"group {group!r}.tools", "a list of tools", tools)
     for tool in tools:
         if not isinstance(tool, Tool):
             raise InvalidInputError(f"group {group!r}.tools[{len(made)}]", "a tool", tool)
@@ -258,7 +253,7 @@ class Group:
         place = f"group {id!r}"
         _name(place, id, slash=False)
         if server is not None:
-            _text(f"{place}.server", server)
+            check_text(server, f"{place}.server")
         if not isinstance(up, bool):
             raise InvalidInputError(f"{place}.up", "True or False", up)
         self._fill(id, server, up, _definitions(id, server, tools))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import orjson
 from attrs import fields, frozen
@@ -28,6 +28,7 @@ from capstate.projection import Issuer, Profile
 from capstate.surface import Load
 
 if TYPE_CHECKING:
+    from capstate.capabilities import ToolEffectName
     from capstate.receipts import Receipt
 
 Blob = Callable[[str], bytes | None]
@@ -256,7 +257,7 @@ def _tool(read: _Tool) -> Tool:
         description=read.description,
         schema=read.schema,
         annotations=read.annotations,
-        effect=read.effect,
+        effect=cast("ToolEffectName", read.effect),  # Tool refuses any other
         idempotent=read.idempotent,
         needs=read.needs,
         reaches=read.reaches,

@@ -55,6 +55,21 @@ class Domain(Enum):
         """Only ever copied: deriving the key costs as much as hashing a small tool."""
 
 
+def check_text(value: object, place: str, expected: str = "text") -> str:
+    """Return ``value`` if it is text that canonical bytes can hold.
+
+    Raises:
+        InvalidInputError: it is no text, or holds a lone surrogate.
+    """
+    if not isinstance(value, str):
+        raise InvalidInputError(place, expected, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(place, f"{expected} without lone surrogates", ascii(value)) from None
+    return value
+
+
 def _plain(root: object) -> bool:
     """Whether RFC 8785 writes the same bytes for ``root`` as orjson, which took it: so it holds no cycle."""
     found = [root]

@@ -31,6 +31,12 @@ from capstate.projection import Issuer, Profile, Projection, project
 from capstate.receipts import FORMAT, IMMEDIATE, Action, Receipt, Rows, compare, kinds
 from capstate.surface import Load, Surface, derive
 
+CauseName = Literal[
+    "turn", "open", "compaction", "native_compaction", "reopen", "restart", "branch", "fork", "child", "model_switch",
+    "provider_switch", "authority", "resource", "list_changed", "load", "history",
+]  # fmt: skip
+"""The values of :class:`Cause` as an editor completes them."""
+
 
 class Cause(StrEnum):
     """What forces the capability state to be projected again (EP-01)."""

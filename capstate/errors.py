@@ -24,6 +24,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from capstate.ledger import Head
     from capstate.trace.messages import Call, Message
 
@@ -60,6 +62,16 @@ class Reason(StrEnum):
     """The decision is ask, and this call has no approval yet."""
 
 
+_SHOWN = 200
+
+
+def _shown(got: object) -> str:
+    """Return what a message says of ``got``: short, visible, and text that every terminal and log can take."""
+    text = got if isinstance(got, str) and got else repr(got)
+    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+    return cut.encode("utf-8", "backslashreplace").decode()
+
+
 class CapstateError(Exception):
     """The base of all errors that capstate raises."""
 
@@ -69,7 +81,7 @@ class InvalidInputError(CapstateError, ValueError):
 
     def __init__(self, place: str, expected: str, got: object) -> None:
         self.place, self.expected, self.got = place, expected, got
-        super().__init__(f"{place}: expected {expected}, got {got if isinstance(got, str) else repr(got)}")
+        super().__init__(f"{_shown(place)}: expected {expected}, got {_shown(got)}")
 
 
 class MalformedError(CapstateError):
@@ -77,7 +89,7 @@ class MalformedError(CapstateError):
 
     def __init__(self, place: str, expected: str, got: object) -> None:
         self.place, self.expected, self.got = place, expected, got
-        super().__init__(f"{place}: expected {expected}, got {got if isinstance(got, str) else repr(got)}")
+        super().__init__(f"{_shown(place)}: expected {expected}, got {_shown(got)}")
 
 
 class SessionClosedError(CapstateError):
@@ -95,14 +107,22 @@ class SurfaceExceededError(CapstateError):
         names: wire names that the body makes callable and the surface does not.
         differing: wire names whose definition on the wire is not the one that is authorised.
         unknown: what may carry tools and this version cannot read: keys of the body, types of items and blocks.
+        why: by wire name, reason and deciding rule of what is withheld.
     """
 
-    def __init__(self, names: tuple[str, ...], differing: tuple[str, ...], unknown: tuple[str, ...] = ()) -> None:
-        self.names, self.differing, self.unknown = names, differing, unknown
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        differing: tuple[str, ...],
+        unknown: tuple[str, ...] = (),
+        why: Mapping[str, tuple[Reason, str]] | None = None,
+    ) -> None:
+        self.names, self.differing, self.unknown, self.why = names, differing, unknown, dict(why or {})
+        told = {name: f" ({_because(*because)})" for name, because in self.why.items()}
         super().__init__(
             "the request body exceeds the surface: "
             + "; ".join(
-                f"{what} {', '.join(map(repr, found))}"
+                f"{what} {', '.join(repr(name) + told.get(name, '') for name in found)}"
                 for what, found in (
                     ("not callable", names),
                     ("another definition of", differing),
@@ -152,12 +172,17 @@ class LedgerFormatError(LedgerError):
     """The ledger was written by a version that this one does not know."""
 
 
+def _because(reason: Reason, decided_by: str) -> str:
+    return f"{reason.value}, decided by {_shown(decided_by)}" if decided_by else reason.value
+
+
 class CallNotStartedError(CapstateError):
-    """Base of the guard's two ordinary answers; ``call`` did not start."""
+    """Base of the guard's two ordinary answers; ``call`` did not start. Its text is for logs, not for the model."""
 
     def __init__(self, call: Call, reason: Reason, decided_by: str, message: str) -> None:
         self.call, self.reason, self.decided_by = call, reason, decided_by
-        super().__init__(message)
+        named = f"call {_shown(repr(call.id))} of {_shown(repr(call.tool))}"
+        super().__init__(f"{named} {message}: {_because(reason, decided_by)}")
 
 
 class Refused(CallNotStartedError):  # noqa: N818 - a state the host handles, named like the design
@@ -170,11 +195,11 @@ class Refused(CallNotStartedError):  # noqa: N818 - a state the host handles, na
 
     def __init__(self, call: Call, reason: Reason, decided_by: str, outcome: str, result: Message) -> None:
         self.outcome, self.result = outcome, result
-        super().__init__(call, reason, decided_by, f"call {call.id!r} refused: {reason.value}")
+        super().__init__(call, reason, decided_by, "refused")
 
 
 class NeedsApproval(CallNotStartedError):  # noqa: N818 - a state the host handles, named like the design
     """The call may start once somebody approved exactly this call. It has no result yet."""
 
     def __init__(self, call: Call, decided_by: str) -> None:
-        super().__init__(call, Reason.NEEDS_APPROVAL, decided_by, f"call {call.id!r} needs approval")
+        super().__init__(call, Reason.NEEDS_APPROVAL, decided_by, "waits")

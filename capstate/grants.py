@@ -10,6 +10,7 @@ Order means nothing in any of them, so each keeps its parts in an order of its o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
-from capstate.digest import Domain, canonical, fingerprint
+from capstate.digest import Domain, canonical, check_text, fingerprint
 from capstate.errors import InvalidInputError
 
 _Member = TypeVar("_Member", bound=StrEnum)
@@ -43,6 +44,9 @@ class Effect(StrEnum):
     DENY = "deny"
 
 
+EffectName = Literal["allow", "ask", "deny"]
+
+
 class Lifetime(StrEnum):
     """How long a grant given by a person or a job lives."""
 
@@ -61,16 +65,36 @@ Pin = frozenset[tuple[str, str]]
 """(qualified id, fingerprint) pairs: exactly these definitions."""
 
 
+_IN_NO_NAME = re.compile(r"[*\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def is_name(value: object) -> bool:
+    """Whether a rule can mean a tool or a group by ``value``, here and in the policy file.
+
+    A wildcard, a blank at an end, an empty part between slashes or a control character is a slip of whoever wrote
+    the rule; a tool that really bears such a name is meant by its group alone.
+    """
+    if not isinstance(value, str) or value.strip() != value or _IN_NO_NAME.search(value):
+        return False
+    return all(value.split("/"))
+
+
+def is_selector(value: object) -> bool:
+    """Whether ``value`` is ``*``, ``group/*`` or ``group/name``."""
+    if value == "*":
+        return True
+    group, slash, name = value.partition("/") if isinstance(value, str) else ("", "", "")
+    return bool(slash) and is_name(group) and (name == "*" or is_name(name))
+
+
 def check_selector(selector: object, place: str) -> str:
-    """Return ``selector`` if it is ``*``, ``group/*`` or ``group/name``.
+    """Return ``selector`` if it is ``*``, ``group/*`` or ``group/name`` (:func:`is_name`).
 
     Raises:
         InvalidInputError: it is not.
     """
-    if isinstance(selector, str):
-        group, slash, name = selector.partition("/")
-        if selector == "*" or (slash and group and name and group != "*"):
-            return selector
+    if isinstance(selector, str) and is_selector(selector):
+        return selector
     raise InvalidInputError(place, "'group/name', 'group/*' or '*'", selector)
 
 
@@ -104,6 +128,7 @@ class Grant:
     def __attrs_post_init__(self) -> None:
         place = f"grant on {self.on!r}"
         check_selector(self.on, "grant selector")
+        self._check_fields(place)
         # A plain "deny" is equal to the member and not the same object, and rules are told apart by identity.
         object.__setattr__(self, "effect", member(Effect, self.effect, f"{place}.effect"))
         object.__setattr__(self, "lifetime", member(Lifetime, self.lifetime, f"{place}.lifetime"))
@@ -115,6 +140,16 @@ class Grant:
         if not self.id:
             body = canonical({**self.to_json(), "id": ""}, place=place)
             object.__setattr__(self, "id", "r" + fingerprint(Domain.RULE, body)[3:19])
+
+    def _check_fields(self, place: str) -> None:
+        check_text(self.id, f"{place}.id")
+        check_text(self.giver, f"{place}.giver")
+        if self.until is not None:
+            check_text(self.until, f"{place}.until", "the name of a job, or None")
+        for name in ("expires", "token"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or not 0 <= value < 2**53):
+                raise InvalidInputError(f"{place}.{name}", "a whole number from 0 to 2**53 - 1, or None", value)
 
     @cached_property
     def order(self) -> tuple[str, bytes]:

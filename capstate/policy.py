@@ -17,7 +17,7 @@ from typing import Any
 from attrs import field, frozen
 
 from capstate.errors import InvalidInputError
-from capstate.grants import Limits
+from capstate.grants import Limits, is_name, is_selector
 
 _SELECTORS = ("resident", "allow", "ask", "deny")
 _TOOLS = ("loaders", "unloaders")
@@ -222,12 +222,12 @@ class _Reader:
         found: dict[str, None] = {}
         for i, name in enumerate(value if isinstance(value, list) else ()):
             expected = "a name, group/name or group/*" if selector else "a name"
-            if self._check(f"{place}[{i}]", name, expected, _is_selector if selector else _is_name):
+            if self._check(f"{place}[{i}]", name, expected, _is_selector if selector else is_name):
                 found[name] = None
         return tuple(found)
 
     def _group(self, place: str, group: str) -> bool:
-        return self._check(place, group, "a group name without '/'", lambda v: _is_name(v) and "/" not in v)
+        return self._check(place, group, "a group name without '/'", lambda v: is_name(v) and "/" not in v)
 
     def _check(self, place: str, value: object, expected: str, test: Callable[[Any], bool]) -> bool:
         if test(value):
@@ -252,12 +252,5 @@ def _is_defers(value: object) -> bool:
     return isinstance(value, str) and value in _DEFERS
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value) and "*" not in value and value.strip() == value
-
-
 def _is_selector(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    group, slash, tool = value.partition("/")
-    return (_is_name(group) and (tool == "*" or _is_name(tool))) if slash else _is_name(value)
+    return value != "*" and (is_selector(value) or (is_name(value) and "/" not in str(value)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from attrs import field, frozen
 
 from capstate.capabilities import Definition, NameRule
-from capstate.digest import Domain, encode, fingerprint
+from capstate.digest import Domain, check_text, encode, fingerprint
 from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 @frozen
 class Issuer:
-    """Who made, and may get back, a native or opaque item."""
+    """Who made, and may get back, a native or opaque item. Raises InvalidInputError: a part of it is no text."""
 
     provider: str
     api: str
     model: str
     account: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("provider", "api", "model", "account"):
+            check_text(getattr(self, name), f"issuer.{name}")
 
     @property
     def id(self) -> str:

@@ -7,19 +7,19 @@ A tool that was not registered needs a group that does not exist: it is known, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from capstate.authority import Authority, Effect, Grant, Pool, Source, allow
 from capstate.capabilities import Catalog, Definition, Group, Tool
+from capstate.grants import is_name
 
 if TYPE_CHECKING:
     from capstate.policy import Policy
 
-_OTHERS = "* others"
-_REGISTRY = "* registry"
-"""Ids that no policy and no prefix can have."""
+_ODD = re.compile(r"[^\w.-]")
 
 
 class Names:
@@ -27,6 +27,7 @@ class Names:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self._others, self._registry = _free("__others", policy), _free("__registry", policy)
         self._homes: dict[str, tuple[str, ...]] = {}
         self._tools: dict[tuple[str, str, bool], Tool] = {}
         self._last: tuple[object, Catalog] | None = None
@@ -61,7 +62,7 @@ class Names:
     def _tool(self, name: str, shown: str, *, there: bool) -> Tool:
         tool = self._tools.get((name, shown, there))
         if tool is None:
-            needs = self._homes_of(name)[1:] if there else (*self._homes_of(name)[1:], _REGISTRY)
+            needs = self._homes_of(name)[1:] if there else (*self._homes_of(name)[1:], self._registry)
             tool = self._tools[name, shown, there] = Tool(_inner(name), description=shown, needs=needs, wire_name=name)
         return tool
 
@@ -71,19 +72,26 @@ class Names:
             listed, prefix = self.policy.groups_of(name), _prefix(name)
             if prefix is not None and (not listed or prefix in self.policy.down):
                 listed = (*listed, prefix)
-            homes = self._homes[name] = tuple(dict.fromkeys(listed)) or (_OTHERS,)
+            homes = self._homes[name] = tuple(dict.fromkeys(listed)) or (self._others,)
         return homes
 
 
 def _prefix(name: str) -> str | None:
     """Return the group that a wire name names by itself."""
     prefix, between, _ = name.partition("__")
-    return prefix if between and prefix and "/" not in prefix and "*" not in prefix else None
+    return prefix if between and is_name(prefix) and "/" not in prefix else None
 
 
 def _inner(name: str) -> str:
-    """Return ``name`` as the name of a tool, which ``*`` cannot be."""
-    return name.replace("%", "%25").replace("*", "%2A")
+    """Return ``name`` as a name that a rule can mean: what one cannot hold is written as its code."""
+    return name if is_name(name) and "%" not in name else _ODD.sub(lambda found: f"%{ord(found[0]):x}.", name)
+
+
+def _free(id_: str, policy: Policy) -> str:
+    """Return an id like ``id_`` that no policy and, with ``__`` in it, no prefix has."""
+    while id_ in policy.groups or id_ in policy.down:
+        id_ += "_"
+    return id_
 
 
 class Who:

@@ -24,7 +24,7 @@ from capstate.authority import Authority, Pool, Source, allow, deny
 from capstate.capabilities import Catalog
 from capstate.conformance.hosts import Body, Evidence, Host, Place, kept, prints
 from capstate.conformance.world import ALLOWED, HOLDER, PROFILES, QUALIFIED, RESIDENT, Line, Mark, groups, names_of
-from capstate.epochs import Facts, reproject
+from capstate.epochs import Cause, Facts, reproject
 from capstate.errors import NeedsApproval, Refused
 from capstate.ledger import load
 from capstate.ledgers.sqlite import SQLiteLedger
@@ -295,7 +295,7 @@ class Library:
             session = self._runtime.session(id_, holder=HOLDER)
             session.load(RESIDENT, by="configuration")
         self.session = session
-        self._cause = "turn"
+        self._cause = Cause.TURN
         self._receipts: list[dict[str, Any]] = []
         self._told: set[str] = set()
         self.evidence()
@@ -309,7 +309,7 @@ class Library:
         """Reproject; the receipt is durable when this returns."""
         path = None if line.legacy else line.path
         epoch = self.session.reproject(self._cause, provider=profile, history=line.shown, path=path)
-        self._cause = "turn"
+        self._cause = Cause.TURN
         return epoch.request
 
     def load(self, on: str, mark: Mark) -> None:
@@ -322,7 +322,7 @@ class Library:
 
     def boundary(self, cause: str) -> None:
         """Name the cause at the next reprojection."""
-        self._cause = cause
+        self._cause = Cause(cause)
 
     def deny(self, on: str) -> None:
         """Record the person's decision."""

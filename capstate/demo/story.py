@@ -20,6 +20,7 @@ from capstate.authority import Grant, allow
 from capstate.capabilities import Group, Tool
 from capstate.demo.bundle import FOLDERS
 from capstate.demo.strip import boundaries
+from capstate.epochs import Cause
 from capstate.errors import NeedsApproval, Refused
 from capstate.policy import Policy, read_policy
 from capstate.providers import anthropic
@@ -101,10 +102,10 @@ class Live:
         """Give one line a request."""
         wanted = _runs(lines)
         before: Mapping[str, Any] | None = None
-        cause = "turn"
+        cause = Cause.TURN
         for line in lines:
             if line.get("kind") == "summary":
-                cause = "compaction"
+                cause = Cause.COMPACTION
                 self._history = [Message(f"summary-{line['turn']}", Role.SUMMARY, "earlier work")]
                 yield {"kind": "summary"}
             elif line.get("kind") == "turn":
@@ -112,9 +113,9 @@ class Live:
                     self.close()
                 self._allowed = frozenset(line["authorised"] or ())
                 yield self._turn(line, cause, wanted.get(line["turn"], []))
-                cause, before = "turn", line
+                cause, before = Cause.TURN, line
 
-    def _turn(self, line: Mapping[str, Any], cause: str, wanted: Sequence[str]) -> dict[str, Any]:
+    def _turn(self, line: Mapping[str, Any], cause: Cause, wanted: Sequence[str]) -> dict[str, Any]:
         session, turn = self._session(), int(line["turn"])
         self._history.append(Message(f"user-{turn}", Role.USER, "go on"))
         self._load(session, line, turn)

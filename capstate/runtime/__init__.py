@@ -10,7 +10,6 @@ boundary and puts each call through ``guard``. In the order in which they build 
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import threading
@@ -22,10 +21,10 @@ from typing import Self
 from capstate.authority import Effect, Grant, Limits, deny
 from capstate.errors import InvalidInputError
 from capstate.ledger import Ledger, Record, Writer, check_key
+from capstate.runtime.arguments import a_chain, a_function, a_ledger, a_person, an_id, functions
 from capstate.runtime.facts import Operation
 from capstate.runtime.guard import Gate, Permit
 from capstate.runtime.opening import Opener
-from capstate.runtime.owned import named_person
 from capstate.runtime.session import Session
 from capstate.runtime.sources import CatalogSource, CeilingSource, GrantSource, Rules
 from capstate.runtime.state import State
@@ -54,7 +53,7 @@ class Runtime(Opener):
 
     Raises:
         LedgerUnavailableError: the ledger cannot be opened.
-        InvalidInputError: a source is no function or an asynchronous one, or the key is not 32 bytes.
+        InvalidInputError: an argument is of another kind, a source is asynchronous, or the key is not 32 bytes.
     """
 
     def __init__(
@@ -68,16 +67,17 @@ class Runtime(Opener):
         clock: Callable[[], int] = _milliseconds,
     ) -> None:
         check_key(key)
-        _check_function("catalog", catalog)
-        for place, functions in (("grants", grants or {}), ("ceilings", ceilings or {})):
-            for name, function in functions.items():
-                _check_function(f"{place} {name!r}", function)
+        a_function(catalog, "catalog")
+        a_function(clock, "clock")
+        adding, cutting = functions(grants, "grants"), functions(ceilings, "ceilings")
+        for place, named in (("grants", adding), ("ceilings", cutting)):
+            for name in named:
                 _check_name(place, name)
         self._opened = isinstance(ledger, (str, os.PathLike))
         self.ledger = open_ledger(ledger)
         self.key = key
-        self._sources = (catalog, dict(grants or {}), dict(ceilings or {}))
-        self._clock = clock
+        self._sources = (catalog, adding, cutting)
+        self._clock = _checked(clock)
         self._lock = threading.Lock()
         self._writers: dict[str, Writer] = {}
 
@@ -91,16 +91,26 @@ class Runtime(Opener):
         Raises:
             SessionLockedError: another live writer has it.
             SessionClosedError: it was ended.
-            InvalidInputError: it was opened for another holder, or is a child or fork with limits of its own.
+            InvalidInputError: it was opened for another holder, is a child or fork with limits of its own, or an
+                argument is of another kind.
         """
+        a_chain(id, "session id")
+        if holder is not None:
+            a_chain(holder, "holder")
+        if limits is not None and not isinstance(limits, Limits):
+            raise InvalidInputError("limits", "Limits, or None", limits)
         return self._open_session(id, holder, limits)
 
     def deny(self, chain: str, on: str, *, by: str) -> Grant:
         """Deny tools to a session or a holder, whoever owns it; its owner sees it at the next call.
 
-        Its owner can take it back: :meth:`Session.revoke`.
+        Its owner can take it back: :meth:`Session.revoke`. The chain need not exist: a deny may come first.
+
+        Raises:
+            InvalidInputError: an argument is of another kind.
         """
-        grant = Grant(on, deny(on).effect, giver=named_person(by))
+        a_chain(chain, "chain")
+        grant = Grant(on, deny(on).effect, giver=a_person(by))
         self._post(chain, Record("grant", grant.to_json()))
         return grant
 
@@ -110,14 +120,23 @@ class Runtime(Opener):
         Raises:
             InvalidInputError: the chain has no allow of that id. A deny or ask only its owner can take back.
         """
+        a_person(by)
         state = self.state(chain)
         if state is None or not any(g.id == id and g.effect is Effect.ALLOW for g in state.grants.values()):
             raise InvalidInputError("grant id", f"an allow that {chain!r} holds", id)
-        self._post(chain, Record("revoke", {"by": named_person(by), "id": id}))
+        self._post(chain, Record("revoke", {"by": by, "id": an_id(id, "grant id")}))
 
     def end(self, session: str, *, by: str) -> None:
-        """End a session, whoever owns it: it, and its children, may do nothing any more."""
-        self._post(session, Record("ended", {"by": named_person(by)}))
+        """End a session, whoever owns it: it, and its children, may do nothing any more.
+
+        Raises:
+            InvalidInputError: there is no session of that id.
+        """
+        a_person(by)
+        state = self.state(a_chain(session, "session id"))
+        if state is None or (state.opening is not None and state.opening.kind == "holder"):
+            raise InvalidInputError("session id", "a session of this ledger", session)
+        self._post(session, Record("ended", {"by": by}))
 
     def close(self) -> None:
         """Let go of a ledger that was opened by its path; one that was given stays open. Close sessions first."""
@@ -136,21 +155,38 @@ def _check_name(place: str, name: object) -> None:
         raise InvalidInputError(place, "names of letters, digits, '_', '.' and '-', none of ours", name)
 
 
-def _check_function(place: str, function: object) -> None:
-    if not callable(function) or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidInputError(place, "a function that is not asynchronous", function)
+def _checked(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return ``clock``, refused where it returns something else: its time would stand in an entry."""
+
+    def now() -> int:
+        time = clock()
+        if type(time) is not int or not 0 <= time < 2**53:
+            raise InvalidInputError("clock", "a whole number of milliseconds since the epoch", time)
+        return time
+
+    return now
+
+
+def _encodes(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def open_ledger(ledger: str | os.PathLike[str] | Ledger, *, read_only: bool = False) -> Ledger:
     """Return the ledger that a path or URL names, or ``ledger`` itself.
 
     Raises:
-        InvalidInputError: a URL of a storage that this version does not have.
+        InvalidInputError: neither, or a URL of a storage that this version does not have.
         LedgerUnavailableError: it cannot be opened.
     """
     if not isinstance(ledger, (str, os.PathLike)):
-        return ledger
-    text = os.fspath(ledger)
+        return a_ledger(ledger)
+    text: object = os.fspath(ledger)
+    if not isinstance(text, str) or not text or "\0" in text or not _encodes(text):
+        raise InvalidInputError("ledger", "a path of a SQLite file, or a Ledger", ascii(text))
     if "://" in text:
         raise InvalidInputError("ledger", "a path of a SQLite file, or a Ledger", text.partition("://")[0] + "://...")
     from capstate.ledgers.sqlite import SQLiteLedger  # noqa: PLC0415 - who uses another ledger loads no sqlite3

@@ -7,7 +7,7 @@ schema, and nothing beside them that changes who may call it or what the model i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from capstate.digest import canonical
@@ -15,12 +15,19 @@ from capstate.errors import InvalidInputError, SurfaceExceededError
 
 if TYPE_CHECKING:
     from capstate.capabilities import Definition
+    from capstate.errors import Reason
     from capstate.projection import OnWire
     from capstate.surface import Surface
 
 
-def exceeding(wire: OnWire, surface: Surface) -> SurfaceExceededError | None:
-    """Return the error that says what ``wire`` holds beyond ``surface``; None if it holds nothing."""
+def exceeding(
+    wire: OnWire, surface: Surface, why: Callable[[tuple[str, ...]], Mapping[str, tuple[Reason, str]]]
+) -> SurfaceExceededError | None:
+    """Return the error that says what ``wire`` holds beyond ``surface``; None if it holds nothing.
+
+    Args:
+        why: says of names beyond it why they are withheld.
+    """
     beyond = tuple(sorted((wire.effective | set(wire.referenced)) - surface.wires.keys()))
     differing = tuple(
         sorted(
@@ -30,7 +37,9 @@ def exceeding(wire: OnWire, surface: Surface) -> SurfaceExceededError | None:
         )
     )
     unknown = tuple(wire.unknown)
-    return SurfaceExceededError(beyond, differing, unknown) if beyond or differing or unknown else None
+    if not (beyond or differing or unknown):
+        return None
+    return SurfaceExceededError(beyond, differing, unknown, why(beyond))
 
 
 def _same(definition: Definition, sent: Mapping[str, Any]) -> bool:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from capstate.authority import Limits
 from capstate.errors import InvalidInputError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import PoolChange, Record
+from capstate.runtime.arguments import a_call, a_person, an_id, an_id_or_none
 from capstate.runtime.guard import Gate, Permit, check_cost
-from capstate.runtime.owned import TRIES, Owned, named_person
+from capstate.runtime.owned import TRIES, Owned
 from capstate.runtime.pool import Usage, recovered
 from capstate.runtime.verdict import Names, Verdict, judge, operation_id, outlived, refusal
-from capstate.trace import Call, Outcome
+from capstate.trace import Call, Outcome, OutcomeName
 
 if TYPE_CHECKING:
     from capstate.runtime.facts import Operation
@@ -32,10 +33,15 @@ class Gated(Owned):
             cost: micro-units to reserve; settled by the permit.
 
         Entering raises Refused (with the call's one result), NeedsApproval, or LedgerUnavailableError.
-        """
-        return Gate(self, call, check_cost(cost))
 
-    def reconcile(self, operation: str, *, outcome: str, by: str, evidence: str | None = None) -> None:
+        Raises:
+            InvalidInputError: an argument is of another kind.
+        """
+        return Gate(self, a_call(call), check_cost(cost))
+
+    def reconcile(
+        self, operation: str, *, outcome: OutcomeName | Outcome, by: str, evidence: str | None = None
+    ) -> None:
         """Settle an unsettled operation by what the tool's side says now; what its own call says later still counts.
 
         Args:
@@ -46,12 +52,15 @@ class Gated(Owned):
         """
         if outcome not in Outcome.__members__.values():
             raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
+        an_id(operation, "operation")
+        an_id_or_none(evidence, "evidence")
+        a_person(by)
         with self._open():
             self._live.folds.refresh()
             known = self._live.state.open.get(operation)
             if known is None:
                 raise InvalidInputError("operation", "an unsettled operation of this session", operation)
-            body = {"by": named_person(by), "evidence": evidence, "id": operation, "outcome": str(Outcome(outcome))}
+            body = {"by": by, "evidence": evidence, "id": operation, "outcome": str(Outcome(outcome))}
             self._append(Record("reconciled", body))
 
     @property

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Literal, Self
 
 from capstate.authority import Effect, Grant, Lifetime, check_selector
+from capstate.digest import check_text
 from capstate.errors import InvalidInputError, Reason, SessionLockedError
 from capstate.ledger import Record
+from capstate.runtime.arguments import a_call, a_person, an_id
 from capstate.runtime.gated import Gated
-from capstate.runtime.owned import named_person
 from capstate.runtime.verdict import approval_of
 from capstate.runtime.wishes import named, selectors_of
 
 if TYPE_CHECKING:
     from capstate.capabilities import Catalog
+    from capstate.grants import EffectName
     from capstate.runtime.state import State
     from capstate.trace import Call
 
@@ -28,8 +30,8 @@ class Given(Gated):
         on: str,
         *,
         by: str,
-        effect: str = "allow",
-        lifetime: str = "persistent",
+        effect: EffectName | Effect = "allow",
+        lifetime: Literal["persistent", "session"] | Lifetime = "persistent",
         pin: bool = True,
         expires: int | None = None,
         id: str = "",  # noqa: A002 - the word of the design
@@ -44,7 +46,8 @@ class Given(Gated):
             id: by default a digest of the other fields.
 
         Raises:
-            InvalidInputError: an argument is none of these, or another grant has the id.
+            InvalidInputError: an argument is none of these, another grant has the id, or an allow would pin nothing:
+                nothing that exists now bears the name. With ``pin=False`` it is for whatever will.
             SessionLockedError: a persistent grant belongs to the holder's chain, and another process owns it.
         """
         if effect not in Effect.__members__.values():
@@ -53,6 +56,11 @@ class Given(Gated):
             raise InvalidInputError("lifetime", "'persistent' or 'session'; a job has its own grants", lifetime)
         if expires is not None and (type(expires) is not int or expires < 0):
             raise InvalidInputError("expires", "milliseconds since the epoch", expires)
+        if type(pin) is not bool:
+            raise InvalidInputError("pin", "True or False", pin)
+        check_selector(on, "on")
+        check_text(id, "grant id")
+        a_person(by)
         with self._open():
             grant = self._given(on, Effect(effect), by, Lifetime(lifetime), pin=pin, expires=expires, id=id)
             self._live.folds.refresh()
@@ -69,8 +77,14 @@ class Given(Gated):
                 self._runtime.append_to(self.holder, record)
             return grant
 
-    def deny(self, on: str, *, by: str, lifetime: str = "persistent") -> Grant:
-        """Deny tools: wins over every allow, and over approvals that were given."""
+    def deny(self, on: str, *, by: str, lifetime: Literal["persistent", "session"] | Lifetime = "persistent") -> Grant:
+        """Deny tools: wins over every allow, and over approvals that were given.
+
+        A deny of what does not exist now is legal, and waits: :meth:`Session.explain` without a tool shows it.
+
+        Raises:
+            InvalidInputError: as :meth:`grant`.
+        """
         return self.grant(on, by=by, effect="deny", lifetime=lifetime)
 
     def revoke(self, id: str, *, by: str) -> None:  # noqa: A002 - the word of the design
@@ -80,7 +94,7 @@ class Given(Gated):
             InvalidInputError: neither the session nor its holder has it.
             SessionLockedError: it belongs to the holder's chain, and another process owns that.
         """
-        record = Record("revoke", {"by": named_person(by), "id": id})
+        record = Record("revoke", {"by": a_person(by), "id": an_id(id, "grant id")})
         with self._open():
             self._live.folds.refresh()
             if _has(self._live.state, id):
@@ -90,15 +104,23 @@ class Given(Gated):
             else:
                 raise InvalidInputError("grant id", "a grant of this session or its holder", id)
 
+    def job(self, name: str, *, grants: str | Iterable[str] = (), by: str = "") -> AbstractContextManager[Self]:
+        """Hold grants while a job runs. They end with it, with the process, or with the session, in any order.
+
+        Args:
+            grants: group ids or selectors, pinned to the definitions that exist when the job begins.
+            by: who gave them; by default the job.
+
+        Raises:
+            InvalidInputError: an argument is of another kind; on entering: nothing that exists bears a name.
+        """
+        an_id(name, "job", "the name of a job")
+        return self._job(name, selectors_of(grants, "grants"), a_person(by) if by != "" else name)
+
     @contextmanager
-    def job(self, name: str, *, grants: Iterable[str] = (), by: str = "") -> Iterator[Self]:
-        """Hold grants while a job runs. They end with it, with the process, or with the session, in any order."""
-        named_person(name)
+    def _job(self, name: str, selectors: list[str], by: str) -> Iterator[Self]:
         with self._open():
-            made = [
-                self._given(on, Effect.ALLOW, by or name, Lifetime.UNTIL, pin=True, until=name)
-                for on in selectors_of(grants)
-            ]
+            made = [self._given(on, Effect.ALLOW, by, Lifetime.UNTIL, pin=True, until=name) for on in selectors]
             records = [Record("grant", grant.to_json()) for grant in made]
             if name in self._live.over:
                 records.insert(0, Record("job-ended", {"job": name}))
@@ -118,12 +140,14 @@ class Given(Gated):
         """Approve exactly this call: occurrence, definition, arguments; once.
 
         Raises:
-            InvalidInputError: this call does not wait for approval now.
+            InvalidInputError: this call does not wait for approval now, or it is none.
         """
+        a_call(call)
+        a_person(by)
         with self._open():
             verdict = self._judge(call)
             holder = self._live.folds.head(self.holder) if self.holder != self.id else None
-            approval = approval_of(call, verdict, named_person(by), holder.sequence if holder is not None else -1)
+            approval = approval_of(call, verdict, by, holder.sequence if holder is not None else -1)
             if approval is None or verdict.reason is not Reason.NEEDS_APPROVAL:
                 got = verdict.reason.value if verdict.reason is not None else "one that may start"
                 raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
@@ -133,11 +157,13 @@ class Given(Gated):
         """Refuse a call that waits for approval, for good; an approval given before is withdrawn.
 
         Raises:
-            InvalidInputError: it neither waits for approval nor could start now.
+            InvalidInputError: it neither waits for approval nor could start now, or it is none.
         """
+        a_call(call)
+        a_person(by)
         with self._open():
             verdict = self._judge(call)
-            approval = approval_of(call, verdict, named_person(by), -1)
+            approval = approval_of(call, verdict, by, -1)
             if approval is None or verdict.reason not in (None, Reason.NEEDS_APPROVAL):
                 got = verdict.reason.value if verdict.reason is not None else "none"
                 raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
@@ -149,11 +175,13 @@ class Given(Gated):
         Raises:
             InvalidInputError: the ledger names no such source.
         """
+        an_id(name, "source", "NAME or 'ceiling NAME'")
+        a_person(by)
         with self._open():
             self._live.folds.refresh()
             if name not in self._live.state.sources:
                 raise InvalidInputError("source", "NAME or 'ceiling NAME' that a receipt of this session names", name)
-            self._append(Record("retired", {"by": named_person(by), "name": name}))
+            self._append(Record("retired", {"by": by, "name": name}))
 
     def accept_damage(self, *, by: str) -> None:
         """Accept, as a named person, what was lost in holes: external calls may start again.
@@ -165,13 +193,14 @@ class Given(Gated):
             InvalidInputError: nothing is damaged.
             SessionLockedError: the holder's chain is damaged, and another process owns it.
         """
+        a_person(by)
         with self._open():
             self._live.folds.refresh()
             state, holder = self._live.state, self._live.folds.get(self.holder)
             if not state.read_only and (holder is None or not holder.read_only):
                 raise InvalidInputError("accept_damage", "a damaged chain of this session or its holder", "none")
             lost = [[source, id_] for source, id_, _ in self._live.unseen_pins(self._live.sources.read_catalog())]
-            record = Record("accepted", {"by": named_person(by), "lost": lost})
+            record = Record("accepted", {"by": by, "lost": lost})
             if holder is not None and holder is not state and holder.read_only:
                 self._runtime.append_to(self.holder, *self._rollback(holder), record)
             if state.read_only:
@@ -197,9 +226,12 @@ class Given(Gated):
         pinned = None
         if effect is Effect.ALLOW and pin:
             catalog = self._live.sources.read_catalog()
-            pinned = frozenset((d.qualified, d.fingerprint) for d in named(catalog, [check_selector(on, "grant")]))
+            pinned = frozenset((d.qualified, d.fingerprint) for d in named(catalog, [on]))
+            if not pinned:
+                more = "" if lifetime is Lifetime.UNTIL else " (pin=False gives an open grant)"
+                raise InvalidInputError("on", f"a name of something that exists now{more}", on)
         token = self._writer.token if lifetime is Lifetime.UNTIL else None
-        return Grant(on, effect, pinned, id, named_person(by), lifetime, until, expires, token)
+        return Grant(on, effect, pinned, id, by, lifetime, until, expires, token)
 
     def _take_pins(self, catalog: Catalog) -> None:
         """Record the pins that are due at first sight. Where the holder's chain is not ours to write, none is taken."""

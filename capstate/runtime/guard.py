@@ -10,13 +10,14 @@ external call ``outcome_unknown``, exceptions and cancellation included.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from attrs import define
 
 from capstate.capabilities import Definition
 from capstate.errors import InvalidInputError
-from capstate.trace import Call, Outcome
+from capstate.runtime.arguments import an_id_or_none
+from capstate.trace import Call, Outcome, OutcomeName
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from capstate.runtime.gated import Gated  # noqa: TC004 - it imports this module
 
 
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_Result = TypeVar("_Result")
 
 
 @define(eq=False)
@@ -56,9 +57,34 @@ class Permit:
         """The definition that the call may reach, if it names one."""
         return self.reached[0] if self.reached else None
 
+    @overload
     def settle(
-        self, result: object = None, *, outcome: str = "ok", evidence: str | None = None, cost: int | None = None
-    ) -> Any:  # noqa: ANN401 - whatever it is given
+        self,
+        result: None = None,
+        *,
+        outcome: OutcomeName | Outcome = "ok",
+        evidence: str | None = None,
+        cost: int | None = None,
+    ) -> None: ...
+
+    @overload
+    def settle(
+        self,
+        result: _Result,
+        *,
+        outcome: OutcomeName | Outcome = "ok",
+        evidence: str | None = None,
+        cost: int | None = None,
+    ) -> _Result: ...
+
+    def settle(
+        self,
+        result: object = None,
+        *,
+        outcome: OutcomeName | Outcome = "ok",
+        evidence: str | None = None,
+        cost: int | None = None,
+    ) -> object:
         """Say how the call ended; returns ``result`` as it is.
 
         Inside ``with`` it is durable when this returns, inside ``async with`` when the block is left.
@@ -72,12 +98,10 @@ class Permit:
             InvalidInputError: the call was settled before, or an argument is none.
             LedgerUnavailableError: the outcome could not be made durable; the operation stays unsettled.
         """
-        ended = _OUTCOMES.get(str(outcome))
-        if ended is None:
+        if outcome not in Outcome.__members__.values():
             raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
-        if evidence is not None and not isinstance(evidence, str):
-            raise InvalidInputError("evidence", "an id", evidence)
-        self._tell(ended, evidence, (self.cost or 0) if cost is None else check_cost(cost))
+        an_id_or_none(evidence, "evidence")
+        self._tell(Outcome(outcome), evidence, (self.cost or 0) if cost is None else check_cost(cost))
         return result
 
     def not_sent(self) -> None:

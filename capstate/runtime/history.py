@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from capstate.digest import canonical, check_text
 from capstate.epochs import Boundary
 from capstate.errors import InvalidInputError
 from capstate.trace import Call, Message, Outcome, Role
@@ -27,18 +28,31 @@ def neutral(profile: Profile, history: Sequence[Any]) -> list[Message]:
     """Return ``history`` in neutral form.
 
     Raises:
-        InvalidInputError: a message is not neutral, and the provider has no adapter to read it.
+        InvalidInputError: a message is not neutral, and the provider has no adapter to read it; or no entry can hold
+            what it says.
         MalformedError: the adapter cannot read it.
     """
     adapter = adapter_of(profile)
     if adapter is not None:
-        return adapter.read(history)
+        return _written(adapter.read(history))
     for n, message in enumerate(history):
         if not isinstance(message, Message):
             raise InvalidInputError(
                 f"history[{n}]", "a Message, or a provider that reads its own", type(message).__name__
             )
-    return list(history)
+    return _written(list(history))
+
+
+def _written(messages: list[Message]) -> list[Message]:
+    """Return ``messages`` if entries can hold what they take from them: ids, issuers, calls of unknown outcome."""
+    check_text("".join(message.id for message in messages), "history", "message ids")
+    for n, message in enumerate(messages):
+        if message.issuer is not None:
+            check_text(message.issuer, f"history[{n}].issuer")
+    for call in unknown(messages):
+        check_text(call.id + call.tool, "call of unknown outcome", "id and tool")
+        canonical(dict(call.arguments), place=f"call {call.id!r} arguments")
+    return messages
 
 
 def retained(loads: Sequence[Load], messages: Sequence[Message]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from capstate.epochs import Cause
 from capstate.errors import InvalidInputError, MalformedError, SessionClosedError, StaleWriterError
 from capstate.ledger import OPENED, Head, Outcome, Record, Stored, Writer, chain_entries, load, read_blob, verify
 from capstate.receipts import Receipt
+from capstate.runtime.arguments import a_chain, records_of
 from capstate.runtime.live import Folds, Live
 from capstate.runtime.owned import TRIES
 from capstate.runtime.session import Session
@@ -42,6 +43,7 @@ class Opener:
 
     def state(self, chain: str) -> State | None:
         """Return what a chain's entries say now; None if there is no such chain. For looking only."""
+        a_chain(chain, "chain")
         return Folds(self.ledger, self.key).get(chain)
 
     def append_to(self, chain: str, *records: Record) -> None:
@@ -51,7 +53,10 @@ class Opener:
 
         Raises:
             SessionLockedError: another live writer has it.
+            InvalidInputError: the chain is no id of one, or there is no record.
         """
+        a_chain(chain, "chain")
+        records_of(records)
         with self._lock:
             owner = self._writers.get(chain)
         if owner is not None:

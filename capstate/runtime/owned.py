@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from capstate.epochs import NO_PROFILE, Cause, Epoch
-from capstate.errors import InvalidInputError, PoolConflictError, SessionClosedError, StaleWriterError
+from capstate.errors import PoolConflictError, SessionClosedError, StaleWriterError
 from capstate.ledger import PoolChange, Record, Writer, chain_entries
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Owned:
         self._lines: tuple[tuple[Load, ...], tuple[str, ...] | None, tuple[str, ...] | None] = ((), None, None)
         self._retained: tuple[int, ...] = ()
         self._opaque: tuple[tuple[str, str], ...] = ()
+        self._entries: frozenset[str] = frozenset()
+        """Ids of the last history."""
         self._permits: list[Permit] = []
         self._refused: dict[tuple[str, str], int] = {}
         self._seen: set[tuple[str, str]] = set()
@@ -125,14 +127,3 @@ class Owned:
         epoch = self._epoch.receipt.epoch if self._epoch is not None else None
         counts = [[tool, reason, count] for (tool, reason), count in sorted(self._refused.items())]
         return Record("refused", {"counts": counts, "epoch": epoch})
-
-
-def named_person(by: object) -> str:
-    """Return ``by`` if it names somebody.
-
-    Raises:
-        InvalidInputError: it does not.
-    """
-    if not isinstance(by, str) or not by:
-        raise InvalidInputError("by", "the name of a person or a program", by)
-    return by

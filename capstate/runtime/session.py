@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import evolve
 
 from capstate.authority import Lifetime
-from capstate.epochs import Cause, Epoch, Facts, reproject
+from capstate.digest import canonical, check_text
+from capstate.epochs import Cause, CauseName, Epoch, Facts, reproject
 from capstate.errors import InvalidInputError, Reason, StaleWriterError
 from capstate.ledger import Record
+from capstate.projection import Profile
+from capstate.runtime.arguments import a_chain, a_history, a_path, an_id_or_none
+from capstate.runtime.explained import named_in_vain, rule_of, withheld
 from capstate.runtime.finished import exceeding
 from capstate.runtime.given import Given
 from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
@@ -23,7 +27,7 @@ from capstate.runtime.verdict import operation_id
 from capstate.runtime.wishes import Wishes, selectors_of
 
 if TYPE_CHECKING:
-    from capstate.projection import OnWire, Profile
+    from capstate.projection import OnWire
     from capstate.receipts import Receipt
     from capstate.runtime.state import State
     from capstate.surface import Surface
@@ -35,7 +39,7 @@ class Session(Wishes, Given):
 
     def reproject(
         self,
-        cause: str = "turn",
+        cause: Cause | CauseName = "turn",
         *,
         provider: Profile | None = None,
         history: Sequence[Any] | None = None,
@@ -50,15 +54,18 @@ class Session(Wishes, Given):
             path: entry ids from root to leaf, compacted ones included; None: a linear history.
 
         Raises:
+            InvalidInputError: an argument is of another kind. Nothing was written.
             LedgerUnavailableError, CatalogUnavailableError: nothing was derived, nothing is callable.
             StaleWriterError: another process took the session over.
         """
         if cause not in Cause.__members__.values():
             raise InvalidInputError("cause", f"one of {', '.join(Cause)}", cause)
+        if provider is not None and not isinstance(provider, Profile):
+            raise InvalidInputError("provider", "a profile, such as anthropic.profile(model), or None", provider)
+        history, line = a_history(history), a_path(path)
         with self._open():
             profile = provider if provider is not None else self._profile
             messages = neutral(profile, history) if history is not None else None
-            line = tuple(path) if path is not None else None
             for attempt in range(TRIES):
                 try:
                     epoch = self._reproject(Cause(cause), profile, messages, line)
@@ -71,6 +78,8 @@ class Session(Wishes, Given):
             if self._epoch is None or epoch.receipt is not self._epoch.receipt:
                 self._seen.clear()
             self._profile, self._path, self._epoch, self._fresh = profile, line, epoch, None
+            if messages is not None:
+                self._entries = frozenset(message.id for message in messages)
             self._retained, self._opaque, self._damage = epoch.facts.retained, epoch.facts.opaque, ()
             adapter = adapter_of(profile)
             if adapter is None:
@@ -86,29 +95,35 @@ class Session(Wishes, Given):
             InvalidInputError: the last provider has no adapter to read it with.
             MalformedError: the body is none of this provider's.
         """
+        if not isinstance(body, Mapping):
+            raise InvalidInputError("body", "a request body, as a mapping", body)
         with self._open():
             adapter = adapter_of(self._profile)
             if adapter is None:
                 raise InvalidInputError("check", "a provider with an adapter at the last reproject", "none")
             wire = adapter.on_wire(body)
             surface = self._live.look(self._profile.names, self._line(self._path))[2]
-            exceeded = exceeding(wire, surface)
+            names = self._by_name(surface)
+            exceeded = exceeding(wire, surface, lambda beyond: withheld(names, beyond))
             if exceeded is not None:
                 found = {"beyond": exceeded.names, "differing": exceeded.differing, "unknown": exceeded.unknown}
                 self._append(Record("finding", {key: list(value) for key, value in found.items()}))
                 raise exceeded
             return wire
 
-    def spawn(self, id: str, *, want: Iterable[str], at: str | None = None, call: str | None = None) -> Session:  # noqa: A002 - the word of the design
+    def spawn(self, id: str, *, want: str | Iterable[str], at: str | None = None, call: str | None = None) -> Session:  # noqa: A002 - the word of the design
         """Start a child: what it wants, cut by this session's authority as it is at each call.
 
         Args:
-            want: selectors; ``*`` is all that this session may.
+            want: group ids or selectors; ``*`` is all that this session may.
 
         Raises:
-            InvalidInputError: the id is taken.
+            InvalidInputError: the id is taken, or an argument is of another kind.
         """
-        selectors = selectors_of(want)
+        selectors = selectors_of(want, "want")
+        a_chain(id, "child id")
+        an_id_or_none(at, "at")
+        an_id_or_none(call, "call")
         with self._open():
             self._runtime._check_unused(id, "child id")
             self._append(Record("spawned", {"at": at, "call": call, "child": id}))
@@ -118,26 +133,34 @@ class Session(Wishes, Given):
         """Resume a child. One whose launch restriction was not stored may do nothing (``policy_missing``).
 
         Raises:
-            InvalidInputError: that session is not a child of this one.
+            InvalidInputError: that session is not a child of this one, or this one never started it.
         """
+        a_chain(id, "child id")
         with self._open():
+            self._check_child(id)
             return self._runtime._open_child(self, id, None)
 
     def fork(self, id: str, *, at: str | None = None, path: Iterable[str] | None = None) -> Session:  # noqa: A002 - the word of the design
         """Copy this session up to the entry ``at``: its loads there, its holder, its limits; nothing temporary.
 
         Args:
-            path: entry ids from root to leaf; with ``at``, cut there. None: that of the last projection.
+            path: entry ids from root to leaf; with ``at``, cut there. None: that of the last projection; was that
+                linear, ``at`` is an entry of its history, or one that a load names.
 
         Raises:
-            InvalidInputError: the id is taken, or ``at`` is not on the path.
+            InvalidInputError: the id is taken, ``at`` is not on the path, or an argument is of another kind.
         """
+        a_chain(id, "fork id")
+        an_id_or_none(at, "at")
+        given = a_path(path)
         with self._open():
-            line = list(path) if path is not None else list(self._path) if self._path is not None else None
-            if line is not None and at is not None:
-                if at not in line:
+            line = list(given) if given is not None else list(self._path) if self._path is not None else None
+            if at is not None:
+                if line is not None and at not in line:
                     raise InvalidInputError("at", "an entry of the path", at)
-                line = line[: line.index(at) + 1]
+                if line is None and at not in self._entries and all(load.at != at for load in self._live.state.loads):
+                    raise InvalidInputError("at", "an entry of the last history or of a load; else say the path", at)
+                line = line[: line.index(at) + 1] if line is not None else None
             self._runtime._check_unused(id, "fork id")
             self._append(Record("forked", {"at": at, "child": id}))
             return self._runtime._open_fork(self, id, at, line)
@@ -153,15 +176,29 @@ class Session(Wishes, Given):
         """The last receipt."""
         return self._epoch.receipt if self._epoch is not None else self._previous
 
-    def explain(self, tool: str) -> dict[str, Any]:
-        """Say why ``tool`` (``group/name``) is callable or not now, and which rule decides, as JSON."""
+    def explain(self, tool: str | None = None) -> dict[str, Any]:
+        """Say why ``tool`` is callable or not now, and which rule decides, as JSON.
+
+        Args:
+            tool: ``group/name``, or its wire name. None: what this session rests on that nothing bears the name of
+                now, loads and rules, a slip of the pen among them.
+
+        ``source_errors`` says what sources that failed just now raised. It is for people: no receipt holds it.
+        """
+        if tool is not None:
+            check_text(tool, "tool", "group/name, a wire name, or None")
         with self._open():
             catalog, authority, surface = self._live.look(self._profile.names, self._line(self._path))
-            row, definition = surface.row(tool), catalog.find(tool)
-            if row is None or definition is None:
-                return {"tool": tool, "callable": False, "reason": Reason.UNKNOWN_TOOL.value, "decided_by": ""}
+            errors = self._live.sources.errors(self.holder)
+            if tool is None:
+                return {**named_in_vain(catalog, authority, self._live.state.loads), "source_errors": errors}
+            row = self._by_name(surface).find(tool)
+            if row is None:
+                unknown_tool = {"tool": tool, "callable": False, "reason": Reason.UNKNOWN_TOOL.value, "decided_by": ""}
+                return {**unknown_tool, "rule": None, "source_errors": errors}
+            definition = row.definition
             return {
-                "tool": tool,
+                "tool": definition.qualified,
                 "callable": row.reason is None,
                 "reason": row.reason.value if row.reason is not None else None,
                 "decided_by": row.decided_by or authority.decide(definition).decided_by,
@@ -169,10 +206,19 @@ class Session(Wishes, Given):
                 "loaded": row.loaded,
                 "wire": row.wire,
                 "definition": definition.fingerprint,
+                "rule": rule_of(authority, row.decided_by, definition.qualified),
+                "source_errors": errors,
             }
 
     def note(self, body: Mapping[str, Any]) -> None:
-        """Keep a record of the host's own in the chain; it means nothing to capstate."""
+        """Keep a record of the host's own in the chain; it means nothing to capstate.
+
+        Raises:
+            InvalidInputError: it is no mapping, or not JSON.
+        """
+        if not isinstance(body, Mapping):
+            raise InvalidInputError("note", "a mapping", body)
+        canonical(dict(body), place="note")
         with self._open():
             self._append(Record("note", dict(body)))
 
@@ -206,6 +252,12 @@ class Session(Wishes, Given):
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r}{', closed' if self._closed else ''}>"
+
+    def _check_child(self, id: str) -> None:  # noqa: A002 - the word of the design
+        known = self._runtime.state(id)
+        there = known is not None and known.opening is not None and known.opening.kind != "holder"
+        if not there and id not in self._live.state.children:
+            raise InvalidInputError("child id", f"a child of {self.id!r}", id)
 
     def _reproject(
         self, cause: Cause, profile: Profile, messages: list[Message] | None, path: tuple[str, ...] | None

@@ -28,6 +28,13 @@ class Rules:
     rules: Iterable[Grant | str]
     revision: int | None = None
 
+    def __attrs_post_init__(self) -> None:
+        # A ceiling may say None or one effect with a revision as well.
+        rules: object = self.rules
+        if rules is not None and (isinstance(rules, (bytes, Mapping)) or not isinstance(rules, Iterable)):
+            raise InvalidInputError("rules", "a list of grants", rules)
+        _check_revision("rules", self.revision)
+
 
 GrantSource = Callable[[str], "Iterable[Grant | str] | Rules"]
 CeilingSource = Callable[[str], "Iterable[Grant | str] | Rules | Effect | str | None"]
@@ -65,6 +72,8 @@ class Sources:
         self._catalog = catalog
         self._slots = _slots(grants, ceilings)
         self._groups: tuple[list[Group], Catalog] | None = None
+        self._errors: dict[str, dict[str, str]] = {}
+        """What sources raised when they were read last, by holder and name."""
 
     def read_catalog(self) -> Catalog:
         """Return what exists now.
@@ -82,7 +91,7 @@ class Sources:
                 return last[1]
             catalog = Catalog.of(groups)
         except Exception as error:
-            raise CatalogUnavailableError(f"the catalog cannot be read: {type(error).__name__}: {error}") from error
+            raise CatalogUnavailableError(f"the catalog cannot be read: {_told(error)}") from error
         self._groups = (groups, catalog)
         return catalog
 
@@ -93,6 +102,8 @@ class Sources:
             seen: what the ledger names, with the highest revisions.
         """
         read: list[Source | Ceiling] = []
+        if holder in self._errors:
+            del self._errors[holder]
         for slot in self._slots:
             # Written out, because a guard asks before each call: what did not change costs a comparison.
             known_as, last = seen.get(slot.known_as), slot.last.get(holder)
@@ -107,9 +118,18 @@ class Sources:
                     read.append(last[2])
                 else:
                     read.append(self._take(slot, holder, known_as, _awaited_nowhere(value)))
-            except Exception:  # noqa: BLE001 - whatever a source raises, it is nothing
+            except Exception as error:  # noqa: BLE001 - whatever a source raises, it is nothing
+                self._errors.setdefault(holder, {})[slot.known_as] = _told(error)
                 read.append(slot.make(slot.name, state=SourceState.ERROR))
         return read
+
+    def errors(self, holder: str) -> dict[str, str]:
+        """Return what failed at the last reading, for people: ``NAME``, and ``NAME of HOLDER`` where it is another."""
+        return {
+            name if whose == holder else f"{name} of {whose}": text
+            for whose, found in sorted(self._errors.items())
+            for name, text in sorted(found.items())
+        }
 
     def missing(self, seen: Iterable[str], retired: set[str]) -> list[Source | Ceiling]:
         """Return what the ledger names, nobody retired, and this process lacks."""
@@ -124,8 +144,6 @@ class Sources:
     def _take(self, slot: _Slot, holder: str, seen: int | None, value: Any) -> Source | Ceiling:  # noqa: ANN401 - the host's
         raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
         kept = raw = _rules(raw)
-        if revision is not None and (type(revision) is not int or revision < 0):
-            raise InvalidInputError(f"revision of {slot.name!r}", "a whole number from 0", revision)
         last = slot.last.get(holder)
         highest = max(-1 if seen is None else seen, -1 if last is None or last[1] is None else last[1])
         if highest > (-1 if revision is None else revision):
@@ -160,8 +178,19 @@ def _order(rule: Grant | str) -> tuple[str, str]:
 
 
 def _check_revision(name: str, revision: object) -> None:
-    if revision is not None and (type(revision) is not int or revision < 0):
-        raise InvalidInputError(f"revision of {name!r}", "a whole number from 0", revision)
+    if revision is not None and (type(revision) is not int or not 0 <= revision < 2**53):
+        raise InvalidInputError(f"revision of {name}", "a whole number from 0 to 2**53 - 1", revision)
+
+
+_TOLD = 500
+
+
+def _told(error: Exception) -> str:
+    """Return an error of the host as text; what cannot even be shown is its kind alone."""
+    try:
+        return f"{type(error).__name__}: {error}"[:_TOLD]
+    except Exception:  # noqa: BLE001 - its own __str__ fails
+        return type(error).__name__
 
 
 def _awaited_nowhere(value: Any) -> Any:  # noqa: ANN401 - whatever a function of the host returns

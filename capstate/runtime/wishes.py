@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
-from capstate.authority import check_selector
 from capstate.errors import InvalidInputError
+from capstate.grants import is_name, is_selector
 from capstate.ledger import Record
+from capstate.runtime.arguments import an_id_or_none, several
 from capstate.runtime.facts import covers
 from capstate.runtime.owned import Owned
 
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
     from capstate.capabilities import Catalog, Definition
 
 
+Origin = Literal["configuration", "user", "model"]
+ORIGINS: tuple[str, ...] = get_args(Origin)
+
+
 class Wishes(Owned):
     """Loads of a session."""
 
     def load(
-        self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: str = "user"
+        self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: Origin = "user"
     ) -> None:
         """Wish for a group, or for tools of one. Loading grants nothing; it holds until it is unloaded.
 
@@ -32,11 +37,11 @@ class Wishes(Owned):
 
         Raises:
             InvalidInputError: two definitions claim one name in what is loaded, or an argument is none of these.
+
+        A wish for what does not exist now is legal, and waits: :meth:`Session.explain` without a tool shows it.
         """
         selectors = selectors_of(on)
-        placed(at, call)
-        if by not in ORIGINS:
-            raise InvalidInputError("by", f"one of {', '.join(ORIGINS)}", by)
+        placed(at, call, by)
         with self._open():
             catalog = self._live.sources.read_catalog()
             for group in catalog.groups.values():
@@ -55,42 +60,58 @@ class Wishes(Owned):
             self._append(Record("load", body))
 
     def unload(
-        self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: str = "user"
+        self, on: str | Iterable[str], *, at: str | None = None, call: str | None = None, by: Origin = "user"
     ) -> None:
-        """Take the wish back, as of this place of the transcript."""
-        placed(at, call)
+        """Take the wish back, as of this place of the transcript.
+
+        Raises:
+            InvalidInputError: an argument is none of those of :meth:`load`.
+        """
+        selectors = selectors_of(on)
+        placed(at, call, by)
         with self._open():
-            self._append(Record("unload", {"at": at, "by": by, "call": call, "on": selectors_of(on)}))
+            self._append(Record("unload", {"at": at, "by": by, "call": call, "on": selectors}))
 
     def removal(self, on: str | Iterable[str], *, at: str | None = None) -> None:
-        """Record that the agent took tools out of its transcript by itself: their marks end, the wish stays."""
+        """Record that the agent took tools out of its transcript by itself: their marks end, the wish stays.
+
+        Raises:
+            InvalidInputError: an argument is none of those of :meth:`load`.
+        """
+        selectors = selectors_of(on)
         placed(at, None)
         with self._open():
-            self._append(Record("removal", {"at": at, "on": selectors_of(on)}))
+            self._append(Record("removal", {"at": at, "on": selectors}))
 
 
-ORIGINS = ("configuration", "user", "model")
-
-
-def placed(at: object, call: object) -> None:
-    """Refuse a place in the transcript that is no id.
+def placed(at: object, call: object, by: object = "user") -> None:
+    """Refuse a place in the transcript that is no id, and an origin that is none.
 
     Raises:
         InvalidInputError: it is not.
     """
-    for place, value in (("at", at), ("call", call)):
-        if value is not None and not (isinstance(value, str) and value):
-            raise InvalidInputError(place, "an id, or None", value)
+    an_id_or_none(at, "at")
+    an_id_or_none(call, "call")
+    if by not in ORIGINS:
+        raise InvalidInputError("by", f"one of {', '.join(ORIGINS)}", by)
 
 
-def selectors_of(on: str | Iterable[str]) -> list[str]:
-    """Return group ids and selectors as selectors."""
-    return [_selector(one) for one in ([on] if isinstance(on, str) else on)]
+def selectors_of(on: str | Iterable[str], place: str = "selector") -> list[str]:
+    """Return group ids and selectors as selectors.
+
+    Raises:
+        InvalidInputError: one is none, or ``on`` is something else than one or several.
+    """
+    listed = [on] if isinstance(on, str) else several(on, place, "a group id, a selector, or several")
+    return [_selector(one, place) for one in listed]
 
 
-def _selector(one: object) -> str:
-    group = isinstance(one, str) and "/" not in one and one != "*"
-    return check_selector(f"{one}/*" if group else one, "selector")
+def _selector(one: object, place: str) -> str:
+    if isinstance(one, str) and "/" not in one and is_name(one):
+        return f"{one}/*"
+    if not is_selector(one):
+        raise InvalidInputError(place, "a group id, 'group/name', 'group/*' or '*'", one)
+    return str(one)
 
 
 def named(catalog: Catalog, selectors: Iterable[str]) -> Iterator[Definition]:

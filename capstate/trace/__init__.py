@@ -2,6 +2,6 @@
 
 from capstate.trace.check import Fault, FaultKind, check
 from capstate.trace.cut import first_kept
-from capstate.trace.messages import Call, Message, Outcome, Role
+from capstate.trace.messages import Call, Message, Outcome, OutcomeName, Role
 
-__all__ = ["Call", "Fault", "FaultKind", "Message", "Outcome", "Role", "check", "first_kept"]
+__all__ = ["Call", "Fault", "FaultKind", "Message", "Outcome", "OutcomeName", "Role", "check", "first_kept"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field, frozen
 
@@ -45,6 +45,11 @@ class Outcome(StrEnum):
     """It may have happened."""
 
 
+RoleName = Literal["system", "user", "assistant", "tool", "summary", "opaque"]
+OutcomeName = Literal["ok", "error", "denied", "not_run", "cancelled", "outcome_unknown"]
+"""The values of :class:`Outcome` as an editor completes them."""
+
+
 def _role(value: Role | str) -> Role:
     try:
         return Role(value)
@@ -59,12 +64,33 @@ def _outcome(value: Outcome | str | None) -> Outcome | None:
         raise InvalidInputError("message outcome", f"one of {', '.join(Outcome)}, or None", value) from None
 
 
+def _listed(name: str, kind: type, expected: str, value: object) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise InvalidInputError(f"message {name}", f"a list, each {expected}", value)
+    found = tuple(value)
+    for n, one in enumerate(found):
+        if not isinstance(one, kind):
+            raise InvalidInputError(f"message {name}[{n}]", expected, type(one).__name__)
+    return found
+
+
 def _calls(value: Iterable[Call]) -> tuple[Call, ...]:
-    calls = tuple(value)
-    for n, call in enumerate(calls):
-        if not isinstance(call, Call):
-            raise InvalidInputError(f"message calls[{n}]", "a Call", type(call).__name__)
-    return calls
+    return _listed("calls", Call, "a Call", value) if value != () else ()
+
+
+def _covers(value: Iterable[str]) -> tuple[str, ...]:
+    return _listed("covers", str, "an id", value) if value != () else ()
+
+
+def _refers(value: Iterable[str]) -> tuple[str, ...]:
+    return _listed("refers", str, "a name", value) if value != () else ()
+
+
+def _covered(value: Iterable[Message]) -> tuple[Message, ...]:
+    return _listed("covered", Message, "a Message", value) if value != () else ()
+
+
+_OPTIONAL = ("result_for", "tool", "evidence", "issuer", "item", "api")
 
 
 @frozen
@@ -114,6 +140,9 @@ class Message:
         refers: of an opaque item, wire names or qualified ids of the tools that it names.
         native: what the message was read from, for its own API.
         api: the API that ``native`` belongs to.
+
+    Raises:
+        InvalidInputError: a field is of another kind.
     """
 
     id: str
@@ -126,8 +155,17 @@ class Message:
     evidence: str | None = None
     issuer: str | None = None
     item: str | None = None
-    covers: tuple[str, ...] = ()
-    covered: tuple[Message, ...] = ()
-    refers: tuple[str, ...] = ()
+    covers: tuple[str, ...] = field(default=(), converter=_covers)
+    covered: tuple[Message, ...] = field(default=(), converter=_covered)
+    refers: tuple[str, ...] = field(default=(), converter=_refers)
     native: Any = field(default=None, repr=False, hash=False)
     api: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("id", "text"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(f"message {name}", "text", getattr(self, name))
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise InvalidInputError(f"message {name}", "text, or None", value)

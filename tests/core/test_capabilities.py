@@ -120,7 +120,7 @@ def test_a_group_needs_an_id_without_a_slash(id: Any) -> None:  # noqa: A002 - t
 def test_an_unknown_effect_is_refused() -> None:
     """With the place and the two words there are."""
     with pytest.raises(InvalidInputError) as raised:
-        Tool("x", effect="write")
+        Tool("x", effect="write")  # type: ignore[arg-type]
     assert (raised.value.place, raised.value.expected) == ("tool 'x'.effect", "'read' or 'external'")
     assert raised.value.got == "write"
 

@@ -40,14 +40,17 @@ def test_bad_input_is_a_value_error_and_bad_bytes_are_not() -> None:
 
 
 def test_a_refusal_carries_what_a_host_needs() -> None:
-    """Call, reason, deciding rule, outcome and the one result; the message names call and reason."""
+    """Call, reason, deciding rule, outcome and the one result; the message names call, tool, reason and rule."""
     result = Message("m1", Role.TOOL, "not available", result_for="c1", outcome=Outcome.DENIED)
     refused = Refused(CALL, Reason.NOT_AUTHORISED, "pool", "denied", result)
 
     assert isinstance(refused, CallNotStartedError)
     assert (refused.call, refused.reason, refused.decided_by) == (CALL, Reason.NOT_AUTHORISED, "pool")
     assert (refused.outcome, refused.result) == ("denied", result)
-    assert str(refused) == "call 'c1' refused: not_authorised"
+    assert str(refused) == "call 'c1' of 'git__push' refused: not_authorised, decided by pool"
+    assert (
+        str(Refused(CALL, Reason.NOT_LOADED, "", "not_run", result)) == "call 'c1' of 'git__push' refused: not_loaded"
+    )
 
 
 def test_an_ask_is_no_refusal() -> None:
@@ -57,7 +60,7 @@ def test_an_ask_is_no_refusal() -> None:
     assert not isinstance(asked, Refused)
     assert isinstance(asked, CallNotStartedError)
     assert (asked.call, asked.reason, asked.decided_by) == (CALL, Reason.NEEDS_APPROVAL, "deploy needs a person")
-    assert str(asked) == "call 'c1' needs approval"
+    assert str(asked) == "call 'c1' of 'git__push' waits: needs_approval, decided by deploy needs a person"
 
 
 def test_reasons_stand_in_the_order_in_which_they_are_tested() -> None:
@@ -86,7 +89,29 @@ def test_an_exceeded_surface_names_what_exceeds_it() -> None:
     assert (both.names, both.differing) == (("a", "b"), ("c",))
     assert text == "the request body exceeds the surface: not callable 'a', 'b'; another definition of 'c'"
     assert str(SurfaceExceededError((), ("c",))) == "the request body exceeds the surface: another definition of 'c'"
+    assert (
+        str(SurfaceExceededError((), (), ("thread",)))
+        == "the request body exceeds the surface: not known here 'thread'"
+    )
+    assert str(SurfaceExceededError(("a", "b"), (), why={"a": (Reason.NOT_LOADED, "")})) == (
+        "the request body exceeds the surface: not callable 'a' (not_loaded), 'b'"
+    )
     assert str(SurfaceExceededError(("a",), ())) == "the request body exceeds the surface: not callable 'a'"
+
+
+def test_a_message_is_short_and_can_be_printed() -> None:
+    """Whatever was given: cut, visible, and without lone surrogates; the attributes have all of it."""
+    long = InvalidInputError("p" * 999, "text", "\ud800" * 999)
+
+    assert long.got == "\ud800" * 999
+    assert (
+        str(long)
+        == f"{'p' * 200}... (999 characters): expected text, got {chr(92) + 'ud800'}"
+        + (chr(92) + "ud800") * 199
+        + "... (999 characters)"
+    )
+    assert str(InvalidInputError("p", "text", "")) == "p: expected text, got ''"
+    assert str(InvalidInputError("p", "text", "x" * 200)) == f"p: expected text, got {'x' * 200}"
 
 
 def test_a_stale_writer_is_told_by_what() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from capstate.authority import Grant, Limits, allow, ask, deny
 from capstate.capabilities import Group, Tool
+from capstate.epochs import CauseName
 from capstate.errors import CapstateError, NeedsApproval, Refused
 from capstate.runtime import Permit, Runtime, Session
 from capstate.trace import Call
@@ -59,7 +60,7 @@ class Actor:
     def do_surface(self, id: str) -> list[str]:  # noqa: A002
         return sorted(self.sessions[id].surface.callable)
 
-    def do_reproject(self, id: str, cause: str = "turn") -> dict[str, Any]:  # noqa: A002
+    def do_reproject(self, id: str, cause: CauseName = "turn") -> dict[str, Any]:  # noqa: A002
         receipt = self.sessions[id].reproject(cause).receipt
         return {
             "cause": receipt.cause,

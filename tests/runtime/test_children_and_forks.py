@@ -7,6 +7,7 @@ import pytest
 from capstate.authority import allow, ask, deny
 from capstate.capabilities import Group, Tool
 from capstate.errors import InvalidInputError, Reason, SessionClosedError, SessionLockedError
+from capstate.ledger import Record
 from capstate.runtime import Session
 from capstate.trace import Message, Role
 from tests.runtime.stage import (
@@ -180,6 +181,7 @@ def test_a_line_that_bites_its_tail_is_nothing(stage: Stage) -> None:
 def test_a_child_without_its_restriction_may_do_nothing(stage: Stage) -> None:
     """What it asked for at launch was not stored: ``policy_missing``, whatever it loads."""
     session = stage.session()
+    session._append(Record("spawned", {"at": None, "call": None, "child": "unknown"}))
     child = session.child("unknown")
     child.load("git")
 

@@ -12,14 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from capstate.authority import Grant, allow, ask, deny
-from capstate.capabilities import Group, Tool
-from capstate.epochs import NO_PROFILE
-from capstate.errors import LedgerUnavailableError, NeedsApproval, Refused
+from capstate.capabilities import Group, Tool, ToolEffect
+from capstate.epochs import NO_PROFILE, CauseName
+from capstate.errors import InvalidInputError, LedgerUnavailableError, NeedsApproval, Refused
 from capstate.ledger import Record, chain_entries
 from capstate.ledgers.memory import MemoryLedger
 from capstate.ledgers.sqlite import SQLiteLedger
@@ -72,7 +73,7 @@ class Lifecycle(RuleBasedStateMachine):
         return [
             Group(
                 g,
-                [Tool(n, effect=effect, description=e.version[f"{g}/{n}"]) for n, effect in tools.items()],
+                [Tool(n, effect=ToolEffect(effect), description=e.version[f"{g}/{n}"]) for n, effect in tools.items()],
                 up=e.up[g],
             )
             for g, tools in TOOLS.items()
@@ -136,8 +137,12 @@ class Lifecycle(RuleBasedStateMachine):
         lifetime=st.sampled_from(["persistent", "session"]),
         pin=st.booleans(),
     )
-    def grant(self, data: st.DataObject, on: str, effect: str, lifetime: str, pin: bool) -> None:
+    def grant(self, data: st.DataObject, on: str, effect: Any, lifetime: Any, pin: bool) -> None:
         id_ = self.pick(data)
+        if pin and effect == "allow" and not self.expected.definitions([on]):
+            with pytest.raises(InvalidInputError):
+                self.sessions[id_].grant(on, by="ann", effect=effect, lifetime=lifetime, pin=pin)
+            return
         grant = self.sessions[id_].grant(on, by="ann", effect=effect, lifetime=lifetime, pin=pin, id=self.fresh("g"))
         chain = self.expected.lines[id_].holder if lifetime == "persistent" else id_
         pinned = [[t, v] for t, v in self.expected.definitions([on]).items()] if pin and effect == "allow" else None
@@ -178,6 +183,10 @@ class Lifecycle(RuleBasedStateMachine):
         if (id_, name) in self.jobs:
             return
         job = self.sessions[id_].job(name, grants=on)
+        if not all(self.expected.definitions([one]) for one in on):
+            with pytest.raises(InvalidInputError):
+                job.__enter__()
+            return
         job.__enter__()
         self.jobs[id_, name] = job
         state = self.sessions[id_]._live.state.grants
@@ -232,7 +241,9 @@ class Lifecycle(RuleBasedStateMachine):
         kept=st.integers(0, 4),
         provider=st.sampled_from([None, *PROVIDERS]),
     )
-    def reproject(self, data: st.DataObject, cause: str, length: int | None, kept: int, provider: str | None) -> None:
+    def reproject(
+        self, data: st.DataObject, cause: CauseName, length: int | None, kept: int, provider: str | None
+    ) -> None:
         id_ = self.pick(data)
         line, session = self.expected.lines[id_], self.sessions[id_]
         path = ENTRIES[:length] if length is not None else None

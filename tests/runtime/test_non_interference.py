@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from capstate.authority import allow, ask
 from capstate.capabilities import Group
+from capstate.epochs import CauseName
 from capstate.providers import anthropic
 from capstate.trace import Message, Outcome, Role
 from tests.runtime.stage import Stage, call, refused, tools
@@ -53,7 +54,7 @@ def decisions(session: Any) -> dict[str, Any]:
 @given(
     st.lists(messages(), max_size=6), st.sampled_from(["turn", "compaction", "native_compaction", "reopen", "branch"])
 )
-def test_no_message_changes_a_decision(history: list[Message], cause: str) -> None:
+def test_no_message_changes_a_decision(history: list[Message], cause: CauseName) -> None:
     """Whatever the history says, who may call what stays the same, at the guard and in every explanation."""
     session = stage().session()
     before = decisions(session)

@@ -97,7 +97,7 @@ class Worker:
 
     # ---- wishes and grants
 
-    def do_load(self, session: str, on: list[str], at: str | None = None, by: str = "model") -> None:
+    def do_load(self, session: str, on: list[str], at: str | None = None, by: Any = "model") -> None:
         self._sessions[session].load(on, at=at, by=by)
 
     def do_unload(self, session: str, on: list[str], at: str | None = None) -> None:
@@ -106,7 +106,7 @@ class Worker:
     def do_note(self, session: str, body: Mapping[str, Any]) -> None:
         self._sessions[session].note(body)
 
-    def do_grant(self, session: str, on: str, *, effect: str, lifetime: str, pin: bool, id: str) -> str:  # noqa: A002
+    def do_grant(self, session: str, on: str, *, effect: Any, lifetime: Any, pin: bool, id: str) -> str:  # noqa: A002
         made = self._sessions[session].grant(on, by="ann", effect=effect, lifetime=lifetime, pin=pin, id=id)
         return made.id
 
@@ -161,7 +161,7 @@ class Worker:
         with (self._folder / "spies.jsonl").open("a", encoding="utf-8") as spies:
             spies.write(json.dumps(told) + "\n")
 
-    def do_settle(self, session: str, call: str, occurrence: int, outcome: str | None, evidence: str | None) -> Any:
+    def do_settle(self, session: str, call: str, occurrence: int, outcome: Any, evidence: str | None) -> Any:
         """End a call: ``outcome`` None leaves it as a body would that cannot tell."""
         key = f"{session} {call} {occurrence}"
         if key not in self._gates:
@@ -179,13 +179,13 @@ class Worker:
         one = self._sessions[session]
         (one.reject if decision == "reject" else one.approve)(forms.call_of(call), by="ann")
 
-    def do_reconcile(self, session: str, operation: str, outcome: str, evidence: str | None) -> None:
+    def do_reconcile(self, session: str, operation: str, outcome: Any, evidence: str | None) -> None:
         self._sessions[session].reconcile(operation, outcome=outcome, by="ann", evidence=evidence)
 
     # ---- looking
 
     def do_look(
-        self, session: str, cause: str, provider: dict[str, Any], history: list[dict[str, Any]], path: list[str]
+        self, session: str, cause: Any, provider: dict[str, Any], history: list[dict[str, Any]], path: list[str]
     ) -> dict[str, Any]:
         """Reproject, and return the request with everything that checks compare it with."""
         one = self._sessions[session]

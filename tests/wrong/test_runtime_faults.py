@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from capstate import chains
+from capstate import chains, grants
 from capstate.authority import Authority, Effect, Grant, Source
-from capstate.errors import LedgerUnavailableError, Refused
+from capstate.errors import InvalidInputError, LedgerUnavailableError, Refused
 from capstate.ledger import Outcome
 from capstate.ledgers import memory
 from capstate.providers import _anthropic_wire, _outgoing
 from capstate.providers._replay import Replay
 from capstate.receipts import Rows
-from capstate.runtime import finished, guard, history, live, session, state, verdict
+from capstate.runtime import finished, gated, given, guard, history, live, session, state, verdict
 from capstate.runtime.gated import Gated
 from capstate.runtime.owned import Owned
 from capstate.runtime.sources import Sources
@@ -27,6 +27,7 @@ from capstate.trace import Role
 from tests.providers import test_render
 from tests.runtime import (
     test_approvals,
+    test_arguments,
     test_async_guard,
     test_check,
     test_children_and_forks,
@@ -252,7 +253,7 @@ def removal_heeded_anywhere(patch: Patch) -> None:
 def what_is_not_known_is_nothing(patch: Patch) -> None:
     """Keys and items that the reader does not know carry no tools."""
     right = finished.exceeding
-    patch.setattr(session, "exceeding", lambda wire, surface: right(evolve(wire, unknown={}), surface))
+    patch.setattr(session, "exceeding", lambda wire, *more: right(evolve(wire, unknown={}), *more))
 
 
 def job_grant_of_any_process(patch: Patch) -> None:
@@ -317,6 +318,29 @@ def sealed_rewrite() -> None:
 
 def lost_row() -> None:
     test_limits.test_a_row_that_was_tampered_with_gives_nothing_back("deleted", None)
+
+
+def evidence_written_as_it_comes(patch: Patch) -> None:
+    """What a reconciliation cites goes into the entry unchecked, and the chain does not read back."""
+    patch.setattr(gated, "an_id_or_none", lambda value, _: value)
+
+
+def selector_with_any_wildcard(patch: Patch) -> None:
+    """A deny of ``git/pu*`` is taken, and denies nothing."""
+    patch.setattr(grants, "is_selector", lambda value: value == "*" or ("/" in value and "" not in value.split("/")))
+
+
+def grant_that_pins_nothing(patch: Patch) -> None:
+    """An allow of what does not exist is given, and covers nothing for good."""
+    right = given.Given._given
+
+    def wrong(self: given.Given, on: str, effect: Effect, by: str, lifetime: Any, **more: Any) -> Grant:
+        try:
+            return right(self, on, effect, by, lifetime, **more)
+        except InvalidInputError:
+            return Grant(on, effect, frozenset(), giver=by, lifetime=lifetime, until=more.get("until"))
+
+    patch.setattr(given.Given, "_given", wrong)
 
 
 def bridged() -> Stage:
@@ -384,6 +408,17 @@ FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] =
     (job_grant_of_any_process, test_jobs.test_another_token_is_nothing, (lambda: config_stage(Stage()), lambda: 99)),
     (limits_by_the_row_alone, lost_row, ()),
     (settled_on_the_loop, test_async_guard.test_settling_within_the_block_does_not_touch_the_ledger, (Stage,)),
+    (
+        evidence_written_as_it_comes,
+        test_arguments.test_no_odd_argument_of_a_session_hurts,
+        (lambda: "reconcile.evidence",),
+    ),
+    (
+        selector_with_any_wildcard,
+        test_arguments.test_a_slip_in_a_selector_is_refused_everywhere,
+        (lambda: "git/pu*",),
+    ),
+    (grant_that_pins_nothing, test_arguments.test_a_pin_on_nothing_is_refused_and_an_open_grant_is_not, ()),
     (refusal_that_says_too_much, test_guard.test_a_refusal_is_one_result_that_names_no_tool, (Stage,)),
 ]
 
