@@ -38,7 +38,7 @@ class DamageKind(StrEnum):
     """What is wrong with a place of a file."""
 
     UNREADABLE = "unreadable"
-    """The whole file is not what it should be."""
+    """The whole file is not what it should be; with a line, that line, which nests more deeply than is read."""
     NOT_UTF8 = "not_utf8"
     NOT_JSON = "not_json"
     NOT_OBJECT = "not_object"
@@ -121,7 +121,7 @@ def records(path: Path, damage: list[Damage], *, limit: int = LINE_LIMIT) -> Ite
         elif value is not UNDECODED:
             damage.append(evolve(where, kind=DamageKind.NOT_OBJECT))
         else:
-            found = _salvage(raw)
+            found = [] if too_deep(raw) else _salvage(raw)
             kind = _kind(raw, whole=line.ended, salvaged=bool(found))
             damage.append(evolve(where, kind=kind, entry=_first_id(found)))
             for value in found:
@@ -165,6 +165,15 @@ def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
         return _clean(json.loads(raw.decode("utf-8"), parse_constant=_refuse))
     except (ValueError, RecursionError):
         return UNDECODED
+
+
+def too_deep(raw: bytes) -> bool:
+    """Whether :func:`decode` gave up on ``raw`` for its depth, not for what it is. Raises nothing."""
+    try:
+        orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        return "depth" in str(error)
+    return False
 
 
 def words(value: object, *, limit: int = 256) -> tuple[str, ...]:
@@ -225,6 +234,8 @@ def _descriptor(path: Path) -> int:
 def _kind(raw: bytes, *, whole: bool, salvaged: bool) -> DamageKind:
     if salvaged:
         return DamageKind.GLUED
+    if too_deep(raw):
+        return DamageKind.UNREADABLE
     if not whole:
         return DamageKind.TORN_TAIL
     try:

@@ -85,7 +85,7 @@ def recorded_requests(sessions: Sequence[Session]) -> tuple[Request, ...]:
                     leaf=e.parent,
                     wire=None if active is None else OnWire(tuple(sorted(active)), {}, {}),
                     recorded=True,
-                    file=session.path.name,
+                    file=session.file,
                     line=e.line,
                 )
             )
@@ -101,7 +101,7 @@ def _files(sessions: Sequence[Session], damage: Sequence[Damage]) -> Iterator[Fi
             if key in seen:
                 continue
             seen.add(key)
-            where = Finding("CS501", Grade.RECORDED, file=session.path.name, line=e.line, entry=e.id)
+            where = Finding("CS501", Grade.RECORDED, file=session.file, line=e.line, entry=e.id)
             yield evolve(where, names=(broken.tool,) if broken.tool else (), detail=f"no {broken.missing}")
     for row in damage:
         yield Finding("CS601", Grade.OBSERVED, file=row.file, line=row.line, entry=row.entry, detail=row.kind.value)

@@ -58,7 +58,7 @@ def recorded_runs(sessions: Sequence[Session]) -> list[Ran]:
     found = []
     for session, e in _results(sessions):
         if e.said is not None:
-            found.append(Ran(e.said.tool, session.id, e.parent, observed=False, file=session.path.name, line=e.line))
+            found.append(Ran(e.said.tool, session.id, e.parent, observed=False, file=session.file, line=e.line))
     return found
 
 

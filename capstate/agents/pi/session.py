@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from capstate.agents.lines import LINE_LIMIT, Damage, DamageKind, Record, records
 from capstate.agents.pi.entries import BadEntryError, Entry, Said, entry
@@ -54,6 +54,7 @@ class Session:
         order: all entries in file order.
         unknown: types, roles and kinds of record that are not known here, with their count.
         leaf: the leaf that Pi would continue from; None for an empty tree.
+        file: what a report calls the file; by default its name.
     """
 
     path: Path
@@ -65,6 +66,7 @@ class Session:
     leaf: str | None
     damage: tuple[Damage, ...] = ()
     unknown: Mapping[str, int] = field(factory=dict)
+    file: str = field(default=Factory(lambda self: self.path.name, takes_self=True))
 
     def walk(self, leaf: str | None = None) -> tuple[Entry, ...]:
         """Return the path of ``leaf`` (by default :attr:`leaf`), root first.
