@@ -20,7 +20,7 @@ from typing import Self
 
 from capstate.authority import Effect, Grant, Limits, deny
 from capstate.errors import InvalidInputError
-from capstate.ledger import Ledger, Record, Writer, check_key
+from capstate.ledger import Ledger, Record, check_key
 from capstate.runtime.arguments import a_chain, a_function, a_ledger, a_person, an_id, functions
 from capstate.runtime.facts import Operation
 from capstate.runtime.guard import Gate, Permit
@@ -79,7 +79,7 @@ class Runtime(Opener):
         self._sources = (catalog, adding, cutting)
         self._clock = _checked(clock)
         self._lock = threading.Lock()
-        self._writers: dict[str, Writer] = {}
+        self._sessions: dict[str, Session] = {}
 
     def session(self, id: str, *, holder: str | None = None, limits: Limits | None = None) -> Session:  # noqa: A002 - the word of the design
         """Open a session, new or resumed, as its sole writer.

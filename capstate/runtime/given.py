@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from capstate.authority import Effect, Grant, Lifetime, check_selector
 from capstate.digest import check_text
-from capstate.errors import InvalidInputError, Reason, SessionLockedError
+from capstate.errors import InvalidInputError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import Record
 from capstate.runtime.arguments import a_call, a_person, an_id
 from capstate.runtime.gated import Gated
+from capstate.runtime.live import shares
+from capstate.runtime.owned import TRIES
 from capstate.runtime.verdict import approval_of
 from capstate.runtime.wishes import named, selectors_of
 
@@ -66,6 +68,8 @@ class Given(Gated):
             self._live.folds.refresh()
             shared = grant.lifetime is Lifetime.PERSISTENT and self.holder != self.id
             state = self._live.folds.get(self.holder) if shared else self._live.state
+            if shared and not shares(self._live.state, state):
+                raise InvalidInputError("holder", "one whose name no other session's chain bears", self.holder)
             if state is not None and any(g.id == grant.id and g != grant for g in state.grants.values()):
                 raise InvalidInputError("grant id", "one that no other grant has", grant.id)
             record = Record("grant", grant.to_json())
@@ -121,20 +125,16 @@ class Given(Gated):
     def _job(self, name: str, selectors: list[str], by: str) -> Iterator[Self]:
         with self._open():
             made = [self._given(on, Effect.ALLOW, by, Lifetime.UNTIL, pin=True, until=name) for on in selectors]
-            records = [Record("grant", grant.to_json()) for grant in made]
-            if name in self._live.over:
-                records.insert(0, Record("job-ended", {"job": name}))
-            if records:
-                self._append(*records)
-            self._live.over.discard(name)
+            if made:
+                self._append(*(Record("grant", grant.to_json()) for grant in made))
+            self._jobs[name] = self._jobs.get(name, frozenset()) | {grant.id for grant in made}
         try:
             yield self
         finally:
             with self._lock:
+                self._jobs.pop(name, None)  # over, also if the ledger cannot be told now
                 if not self._closed:
-                    self._live.over.add(name)  # over, also if the ledger cannot be told now
                     self._append(Record("job-ended", {"job": name}))
-                    self._live.over.discard(name)
 
     def approve(self, call: Call, *, by: str) -> None:
         """Approve exactly this call: occurrence, definition, arguments; once.
@@ -145,13 +145,19 @@ class Given(Gated):
         a_call(call)
         a_person(by)
         with self._open():
-            verdict = self._judge(call)
-            holder = self._live.folds.head(self.holder) if self.holder != self.id else None
-            approval = approval_of(call, verdict, by, holder.sequence if holder is not None else -1)
-            if approval is None or verdict.reason is not Reason.NEEDS_APPROVAL:
-                got = verdict.reason.value if verdict.reason is not None else "one that may start"
-                raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
-            self._append(Record("approved", approval.to_json()))
+            for attempt in range(TRIES):
+                verdict = self._judge(call)
+                approval = approval_of(call, verdict, by, self._elsewhere_seen())
+                if approval is None or verdict.reason is not Reason.NEEDS_APPROVAL:
+                    got = verdict.reason.value if verdict.reason is not None else "one that may start"
+                    raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
+                try:
+                    self._append(Record("approved", approval.to_json()), derived=True)
+                except StaleWriterError as error:
+                    self._after(error, attempt)  # a deny that came in between comes before
+                    continue
+                return
+            raise StaleWriterError(self.id, None, None, owner=True)
 
     def reject(self, call: Call, *, by: str) -> None:
         """Refuse a call that waits for approval, for good; an approval given before is withdrawn.
@@ -163,7 +169,7 @@ class Given(Gated):
         a_person(by)
         with self._open():
             verdict = self._judge(call)
-            approval = approval_of(call, verdict, by, -1)
+            approval = approval_of(call, verdict, by)
             if approval is None or verdict.reason not in (None, Reason.NEEDS_APPROVAL):
                 got = verdict.reason.value if verdict.reason is not None else "none"
                 raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
