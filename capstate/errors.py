@@ -62,7 +62,7 @@ class Reason(StrEnum):
     """The decision is ask, and this call has no approval yet."""
 
 
-_SHOWN = 200
+_SHOWN = 2_000
 
 
 def _shown(got: object) -> str:

@@ -254,6 +254,7 @@ class Session(Wishes, Given):
         return f"<Session {self.id!r}{', closed' if self._closed else ''}>"
 
     def _check_child(self, id: str) -> None:  # noqa: A002 - the word of the design
+        self._live.folds.refresh()
         known = self._runtime.state(id)
         there = known is not None and known.opening is not None and known.opening.kind != "holder"
         if not there and id not in self._live.state.children:

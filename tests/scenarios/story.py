@@ -158,6 +158,7 @@ class Story(Leaving):
         self.parents[id_], self.wants[id_] = parent, policy
         host = self.host_of(parent)
         if policy is None:
+            host.call("started_before", parent=parent, session=id_)
             host.call("child", parent=parent, session=id_, keep=False)
         else:
             host.call("spawn", parent=parent, session=id_, want=policy, call=None, keep=False)

@@ -16,7 +16,7 @@ from typing import Any
 
 from capstate.authority import Grant, Limits
 from capstate.errors import CapstateError, NeedsApproval, Refused
-from capstate.ledger import Ledger, load, verify
+from capstate.ledger import Ledger, Record, load, verify
 from capstate.runtime import Gate, Permit, Runtime, Session
 from tests.scenarios import forms
 
@@ -62,6 +62,10 @@ class Worker:
         self._seen[session] = ""
         if not keep:
             self.do_close(session)
+
+    def do_started_before(self, parent: str, session: str) -> None:
+        """A crash came after the parent's entry that it starts a child, and before the child's own."""
+        self.runtime.append_to(parent, Record("spawned", {"at": None, "call": None, "child": session}))
 
     def do_child(self, parent: str, session: str, keep: bool) -> None:
         self._sessions[session] = self._sessions[parent].child(session)
