@@ -256,3 +256,11 @@ def test_limits_as_json() -> None:
     """All three, None where there is none."""
     assert Limits(0, 2**53 - 1).to_json() == {"calls": 0, "concurrency": None, "cost": 2**53 - 1}
     assert Limits(concurrency=3).to_json() == {"calls": None, "concurrency": 3, "cost": None}
+
+
+def test_the_words_of_grants_are_those_of_the_specification() -> None:
+    """Files, ledgers and receipts hold these words: another spelling would read nothing that was written."""
+    assert list(map(str, Effect)) == ["allow", "ask", "deny"]
+    assert list(map(str, Lifetime)) == ["persistent", "session", "until"]
+    assert list(map(str, SourceState)) == ["ok", "missing", "stale", "error"]
+    assert FIRST_SIGHT == "first-sight"

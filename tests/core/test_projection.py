@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from attrs import evolve
@@ -149,3 +150,14 @@ def test_blocks_are_kept_while_nothing_in_them_changes() -> None:
     assert fewer == project(FOUND, (0,), DEFERS)
     assert isinstance(hash(fewer), int)
     assert fewer != Projection({}, (), (), "")
+
+
+def test_no_two_issuers_share_an_id() -> None:
+    """A separator within a part is not one between parts."""
+    parts = ["a", "/", "%", "%2F", "a/b", "", "b", "2F", "%25"]
+    issuers = [Issuer(*four) for four in itertools.product(parts, repeat=4)]
+
+    assert len({issuer.id for issuer in issuers}) == len(issuers)
+    assert Issuer("anthropic", "anthropic-messages", "claude", "team/7%").id == (
+        "anthropic/anthropic-messages/claude/team%2F7%25"
+    )
