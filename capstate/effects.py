@@ -22,6 +22,7 @@ from capstate.errors import InvalidInputError
 UNKNOWN = "outcome_unknown"
 NOT_DONE = frozenset({"not_run", "denied", "cancelled"})
 """Outcomes that say that nothing happened outside."""
+OUTCOMES = NOT_DONE | {"ok", "error", UNKNOWN}
 
 
 class OperationState(StrEnum):
@@ -56,9 +57,9 @@ class Operation:
         call: id of the call that began it, with its ``occurrence``.
         arguments: digest of the canonical arguments.
         effect: ``read`` or ``external``.
-        token: fencing token of the writer that started it last.
+        token: of the writer that started it last; 0 if what says so may not add.
         outcome: a value of :class:`~capstate.trace.Outcome`; ``outcome_unknown`` of one that was left unsettled.
-        doubted: what settled it does not count: it waits for reconciliation.
+        doubted: what settled it, or started it again, does not count: it waits for reconciliation.
         cost: what it reserved in the limits of its tree; None if it reserved nothing.
     """
 
@@ -77,6 +78,16 @@ class Operation:
     cost: int | None = None
 
     @property
+    def what(self) -> tuple[str, str, str]:
+        """What it does: tool, arguments, effect."""
+        return self.tool, self.arguments, self.effect
+
+    @property
+    def open(self) -> bool:
+        """Whether it stands in the way of an equal one: how it ended is not recorded yet."""
+        return self.state is not OperationState.COMMITTED or self.doubted
+
+    @property
     def settled(self) -> bool:
         """Whether it is known how it ended."""
         return self.state in (OperationState.OBSERVED, OperationState.COMMITTED) and not self.doubted
@@ -84,24 +95,23 @@ class Operation:
     def moved(self, state: OperationState, *, outcome: str | None = None, evidence: str | None = None) -> Operation:
         """Return the operation in its next state (effects.md 2). ``outcome_unknown`` leaves it executing.
 
+        A doubted one may have ended in any way.
+
         Raises:
             InvalidInputError: that state, or that outcome, cannot follow.
         """
-        if state not in _NEXT[self.state]:
-            raise self._illegal(f"one of {', '.join(sorted(_NEXT[self.state]))}", state)
+        here = OperationState.EXECUTING if self.doubted else self.state
+        if state not in _NEXT[here]:
+            raise self._illegal(f"one of {', '.join(sorted(_NEXT[here])) or 'none'}", state)
         if outcome == UNKNOWN:
             state = OperationState.EXECUTING
         elif state in (OperationState.OBSERVED, OperationState.COMMITTED) and outcome is None:
             raise self._illegal("an outcome", outcome)
-        if self.state is OperationState.PREPARED and state is OperationState.COMMITTED and outcome not in NOT_DONE:
+        if here is OperationState.PREPARED and state is OperationState.COMMITTED and outcome not in NOT_DONE:
             raise self._illegal("an outcome of what was never begun", outcome)
-        if self.state is OperationState.OBSERVED and outcome != self.outcome:
+        if here is OperationState.OBSERVED and outcome != self.outcome:
             raise self._illegal(f"the outcome that was observed, {self.outcome}", outcome)
-        return evolve(self, state=state, outcome=outcome, evidence=evidence or self.evidence)
-
-    def equals(self, tool: str, arguments: str) -> bool:
-        """Whether it is the same act: same tool, same canonical arguments, whatever the call."""
-        return (self.tool, self.arguments) == (tool, arguments)
+        return evolve(self, state=state, outcome=outcome, evidence=evidence or self.evidence, doubted=False)
 
     def _illegal(self, expected: str, got: object) -> InvalidInputError:
         return InvalidInputError(f"operation {self.id!r}, {self.state}", expected, got)
@@ -126,10 +136,19 @@ class Answer:
     """What the tool's side says of an operation, if it knows: its outcome, and what shows it.
 
     An outcome of :data:`NOT_DONE` says that it did not happen, ``outcome_unknown`` that the tool's side cannot tell.
+
+    Raises:
+        InvalidInputError: the outcome is none, or the evidence no id.
     """
 
     outcome: str
     evidence: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise InvalidInputError("answer outcome", f"one of {', '.join(sorted(OUTCOMES))}", self.outcome)
+        if self.evidence is not None and not (isinstance(self.evidence, str) and self.evidence):
+            raise InvalidInputError("answer evidence", "an id, or None", self.evidence)
 
 
 Ask = Callable[[Operation], "Answer | None"]
@@ -171,17 +190,22 @@ def plan(
 ) -> tuple[Step, ...]:
     """Return a step for each operation that is not over, in order; the tool's side is asked only where it counts.
 
-    An error while asking is no answer: whoever asks wraps what it wants to see.
+    An error while asking is no answer, and stands in the step's reason.
+
+    Raises:
+        InvalidInputError: the tool's side gave something else than an Answer or None.
     """
     steps = []
     for operation in operations:
-        answer = None
+        answer, failed = None, ""
         if ask is not None and (operation.doubted or operation.state is OperationState.EXECUTING):
             try:
                 answer = ask(operation)
-            except Exception:  # noqa: BLE001 - whatever the tool's side raises, it does not know
-                answer = None
+            except Exception as error:  # noqa: BLE001 - whatever the tool's side raises, it does not know
+                failed = f" ({type(error).__name__}: {error})"
+            if answer is not None and not isinstance(answer, Answer):
+                raise InvalidInputError(f"what was said of operation {operation.id!r}", "an Answer, or None", answer)
         made = step(operation, answer, idempotent=idempotent(operation))
         if made.action is not Action.NONE:
-            steps.append(made)
+            steps.append(evolve(made, why=made.why + failed))
     return tuple(steps)

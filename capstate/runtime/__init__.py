@@ -4,8 +4,8 @@ Nothing here is a second agent runtime: no scheduler, no HTTP, no prompt. The ho
 boundary and puts each call through ``guard``. In the order in which they build on each other:
 
 ``facts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) · ``pool``,
-``verdict``, ``guard`` (one call) · ``finished`` (one body) · ``owned``, ``wishes``, ``gated``, ``given``, ``session`` ·
-``opening``.
+``verdict``, ``guard`` (one call) · ``finished`` (one body) · ``owned``, ``wishes``, ``gated``, ``recovering``,
+``given``, ``session`` · ``opening``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Self
 
 from capstate.authority import Effect, Grant, Limits, deny
+from capstate.effects import Operation
 from capstate.errors import InvalidInputError
 from capstate.ledger import Ledger, Record, check_key
 from capstate.runtime.arguments import a_chain, a_function, a_ledger, a_person, an_id, functions
-from capstate.runtime.facts import Operation
 from capstate.runtime.guard import Gate, Permit
 from capstate.runtime.opening import Opener
 from capstate.runtime.session import Session

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from capstate.authority import Effect, Grant, Lifetime, Limits
+from capstate.effects import Operation, OperationState
 from capstate.ledger import check_chain
 
 
@@ -56,45 +57,6 @@ class Approval:
             "seen": [list(pair) for pair in self.seen],
             "tool": self.tool,
         }
-
-
-@frozen
-class Operation:
-    """One started call that the ledger knows.
-
-    Attributes:
-        id: the same for every retry.
-        state: ``executing`` until it is settled, then ``committed``.
-        outcome: of a settled one; ``outcome_unknown`` is settled for the trace, and unsettled for a repeat.
-        session: who owns it.
-        token: of the writer that started it; 0 if what says so may not add.
-        doubted: what settled it, or started it again, does not count: it waits for reconciliation.
-        cost: what it reserved in the limits of its tree; None if it reserved nothing.
-    """
-
-    id: str
-    session: str
-    call: str
-    occurrence: int
-    tool: str
-    arguments: str
-    effect: str
-    token: int
-    state: str = "executing"
-    outcome: str | None = None
-    evidence: str | None = None
-    doubted: bool = False
-    cost: int | None = None
-
-    @property
-    def what(self) -> tuple[str, str, str]:
-        """What it does: tool, arguments, effect."""
-        return self.tool, self.arguments, self.effect
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is known how it ended."""
-        return self.state == "committed" and self.outcome != "outcome_unknown" and not self.doubted
 
 
 @frozen
@@ -151,8 +113,8 @@ def approval_from(body: Mapping[str, Any]) -> Approval:
     )
 
 
-def operation_from(chain: str, body: Mapping[str, Any], token: int) -> Operation:
-    """Return the operation that an entry starts."""
+def operation_from(chain: str, body: Mapping[str, Any], token: int, state: OperationState) -> Operation:
+    """Return the operation that an entry prepares or starts."""
     return Operation(
         text(body["id"]),
         chain,
@@ -162,6 +124,7 @@ def operation_from(chain: str, body: Mapping[str, Any], token: int) -> Operation
         text(body["arguments"]),
         "read" if body["effect"] == "read" else "external",
         token,
+        state,
         cost=whole(body["cost"]) if body.get("cost") is not None else None,
     )
 

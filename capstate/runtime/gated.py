@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from capstate.authority import Limits
-from capstate.errors import InvalidInputError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
+from capstate.errors import PoolConflictError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import PoolChange, Record
-from capstate.runtime.arguments import a_call, a_person, an_id, an_id_or_none
+from capstate.runtime.arguments import a_call
 from capstate.runtime.guard import Gate, Permit, check_cost
 from capstate.runtime.live import Folds
 from capstate.runtime.owned import TRIES, Owned
 from capstate.runtime.pool import Tree, Usage
 from capstate.runtime.verdict import Names, Verdict, judge, lapsed, operation_id, outlived, refusal
-from capstate.trace import Call, Outcome, OutcomeName
 
 if TYPE_CHECKING:
-    from capstate.runtime.facts import Operation
+    from capstate.effects import Operation
     from capstate.runtime.state import State
     from capstate.surface import Surface
+    from capstate.trace import Call, Outcome
 
 
 class Gated(Owned):
@@ -40,38 +40,6 @@ class Gated(Owned):
             InvalidInputError: an argument is of another kind.
         """
         return Gate(self, a_call(call), check_cost(cost))
-
-    def reconcile(
-        self, operation: str, *, outcome: OutcomeName | Outcome, by: str, evidence: str | None = None
-    ) -> None:
-        """Settle an unsettled operation by what the tool's side says now; what its own call says later still counts.
-
-        Args:
-            outcome: a value of :class:`~capstate.trace.Outcome`; ``outcome_unknown`` leaves it waiting.
-
-        Raises:
-            InvalidInputError: no such unsettled operation of this session.
-        """
-        if outcome not in Outcome.__members__.values():
-            raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
-        an_id(operation, "operation")
-        an_id_or_none(evidence, "evidence")
-        a_person(by)
-        with self._open():
-            self._live.folds.refresh()
-            known = self._live.state.open.get(operation)
-            if known is None:
-                raise InvalidInputError("operation", "an unsettled operation of this session", operation)
-            body = {"by": by, "evidence": evidence, "id": operation, "outcome": str(Outcome(outcome))}
-            self._append(Record("reconciled", body))
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """Every operation that this session's chain knows, and those of what it was forked from, under their owner."""
-        with self._open():
-            self._live.folds.refresh()
-            origins = self._origins()
-            return (*self._live.state.operations.values(), *(op for o in origins for op in o.operations.values()))
 
     @property
     def used(self) -> dict[str, int]:
@@ -135,23 +103,25 @@ class Gated(Owned):
             raise StaleWriterError(self.id, None, None, owner=True)
 
     def _record_start(self, permit: Permit, verdict: Verdict, usage: Usage | None) -> str:
-        call, tool = permit.call, permit.definition.qualified
-        operation = verdict.repeats.id if verdict.repeats is not None else operation_id(self.id, call, tool)
         reserved = usage.reserve(self.id, self._writer.token, permit.cost or 0) if usage is not None else None
-        body = {
+        body = self._intent(permit.call, verdict, permit.definition.qualified) | {
             "approval": list(verdict.approval.key) if verdict.approval is not None else None,
-            "arguments": call.digest,
-            "call": call.id,
             "cost": permit.cost,
-            "definition": permit.definition.fingerprint,
-            "effect": "external" if permit.external else "read",
-            "id": operation,
-            "occurrence": call.occurrence,
-            "tool": tool,
             "used": reserved.totals() if reserved is not None else {},
         }
         self._append_with(Record("started", body), reserved)
-        return operation
+        return str(body["id"])
+
+    def _intent(self, call: Call, verdict: Verdict, tool: str) -> dict[str, Any]:
+        return {
+            "arguments": call.digest,
+            "call": call.id,
+            "definition": verdict.row.definition.fingerprint if verdict.row is not None else "",
+            "effect": "external" if verdict.external else "read",
+            "id": verdict.repeats.id if verdict.repeats is not None else operation_id(self.id, call, tool),
+            "occurrence": call.occurrence,
+            "tool": tool,
+        }
 
     def _append_with(self, record: Record, usage: Usage | None) -> None:
         """Append what was derived, and the pool with it."""
@@ -182,6 +152,10 @@ class Gated(Owned):
                 self._permits = [p for p in self._permits if p is not permit]
                 return
             raise StaleWriterError(self.id, None, None, owner=True)
+
+    def _observe(self, permit: Permit, outcome: Outcome, evidence: str | None) -> None:
+        with self._lock:
+            self._append(Record("observed", {"evidence": evidence, "id": permit.operation, "outcome": outcome.value}))
 
     def _damaged(self) -> str:
         return next((state.chain for state in self._live.line() if state.read_only), "")

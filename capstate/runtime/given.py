@@ -11,9 +11,9 @@ from capstate.digest import check_text
 from capstate.errors import InvalidInputError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import Record
 from capstate.runtime.arguments import a_call, a_person, an_id
-from capstate.runtime.gated import Gated
 from capstate.runtime.live import shares
 from capstate.runtime.owned import TRIES
+from capstate.runtime.recovering import Recovering
 from capstate.runtime.verdict import approval_of
 from capstate.runtime.wishes import named, selectors_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from capstate.trace import Call
 
 
-class Given(Gated):
+class Given(Recovering):
     """Grants and approvals of a session."""
 
     def grant(

@@ -38,6 +38,7 @@ class Permit:
         reached: the further definitions that the call may reach: of a bridge or a loader, what its argument names.
         external: it may have an outside effect.
         cost: what was reserved for it; None if nothing was.
+        observed: how it ended, as far as it was said before it is settled.
         outcome: how it ended; None until it is settled.
     """
 
@@ -49,6 +50,7 @@ class Permit:
     cost: int | None
     _session: Gated
     outcome: Outcome | None = None
+    observed: Outcome | None = None
     _later: bool = False
     _told: tuple[Outcome, str | None, int] | None = None
 
@@ -104,11 +106,33 @@ class Permit:
         self._tell(Outcome(outcome), evidence, (self.cost or 0) if cost is None else check_cost(cost))
         return result
 
+    def observe(self, *, outcome: OutcomeName | Outcome = "ok", evidence: str | None = None) -> None:
+        """Say how the call ended before its result is part of the history; durable when this returns.
+
+        After a crash it is then recorded, and not run again. Settling comes later, with the same outcome; leaving the
+        block settles it so. It writes to the ledger: within ``async with`` call it in a worker thread.
+
+        Raises:
+            InvalidInputError: the call was settled or observed before, leaves no entry, or an argument is none.
+        """
+        if outcome not in Outcome.__members__.values() or outcome == Outcome.OUTCOME_UNKNOWN:
+            known = [one for one in Outcome if one is not Outcome.OUTCOME_UNKNOWN]
+            raise InvalidInputError("outcome", f"one of {', '.join(known)}", outcome)
+        an_id_or_none(evidence, "evidence")
+        with self._session._lock:
+            self._once()
+            if self.operation is None or self.observed is not None:
+                raise InvalidInputError(f"call {self.call.id!r}", "an operation that is observed once", "another")
+            self._session._observe(self, Outcome(outcome), evidence)
+            self.observed = Outcome(outcome)
+
     def not_sent(self) -> None:
         """Say that nothing was sent before the body failed or was cancelled: no cost. Raises as :meth:`settle`."""
         self._tell(Outcome.CANCELLED, None, 0)
 
     def _tell(self, ended: Outcome, evidence: str | None, cost: int) -> None:
+        if self.observed not in (None, ended):
+            raise InvalidInputError(f"call {self.call.id!r}", f"the outcome that was observed, {self.observed}", ended)
         if self.outcome is None and (self.operation is None or self._later):
             self.outcome, self._told = ended, (ended, evidence, cost)
             return
@@ -131,7 +155,8 @@ class Permit:
             if told is not None and self.operation is not None:
                 self._session._settle(self, *told)
             elif self.outcome is None:
-                self._tell(Outcome.OUTCOME_UNKNOWN if self.external else Outcome.ERROR, None, self.cost or 0)
+                untold = Outcome.OUTCOME_UNKNOWN if self.external else Outcome.ERROR
+                self._tell(self.observed or untold, None, self.cost or 0)
 
 
 class Gate:

@@ -13,12 +13,12 @@ from typing import Any
 from attrs import define, evolve, field
 
 from capstate.authority import Effect, Grant, Lifetime, Limits, check_selector
+from capstate.effects import Operation, OperationState
 from capstate.errors import InvalidInputError
 from capstate.ledger import OPENED, Entry
 from capstate.runtime.facts import (
     Approval,
     Opening,
-    Operation,
     approval_from,
     chain_id,
     covers,
@@ -62,7 +62,7 @@ class State:
     rejected: dict[tuple[Any, ...], Approval] = field(factory=dict)
     operations: dict[str, Operation] = field(factory=dict)
     open: dict[str, Operation] = field(factory=dict)
-    """Operations that may be running or may have happened."""
+    """Operations whose end is not recorded: prepared, perhaps running, perhaps happened, or observed."""
     reserving: int = 0
     """The token of the writer whose calls hold something of the limits."""
     reserved: dict[str, list[int]] = field(factory=dict)
@@ -200,9 +200,16 @@ class State:
         ended = set(_listed(body["tools"]))
         self.approvals = [a for a in self.approvals if ended.isdisjoint(a.tools)]
 
+    def _prepared(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        token = entry.token if _written(entry) else 0
+        operation = operation_from(self.chain, body, token, OperationState.PREPARED)
+        known = self.operations.get(operation.id)
+        if known is None or (token and not known.open and known.what == operation.what):
+            self._put(operation)
+
     def _started(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         real = _written(entry)  # also behind a hole: nobody else could seal it
-        operation = operation_from(self.chain, body, entry.token if real else 0)
+        operation = operation_from(self.chain, body, entry.token if real else 0, OperationState.EXECUTING)
         used = body.get("approval")
         if used is not None:
             self.approvals = [a for a in self.approvals if list(a.key) != used]
@@ -217,7 +224,8 @@ class State:
             else:
                 operation = evolve(operation, id=f"{operation.id}@{entry.sequence}")
         elif same is not None and not real:
-            if same.id in self.open or same.effect == "read":
+            prepared = same.state is OperationState.PREPARED
+            if (same.open and not prepared) or same.effect == "read":
                 return
             operation = evolve(same, doubted=True)
         self._put(operation)
@@ -225,7 +233,7 @@ class State:
     def _put(self, operation: Operation) -> None:
         self.operations[operation.id] = operation
         self.open.pop(operation.id, None)
-        if not operation.settled:
+        if operation.open:
             self.open[operation.id] = operation
 
     def _reserve(self, token: int, operation: str, cost: int) -> None:
@@ -247,10 +255,14 @@ class State:
         if known is None or (known.settled and outcome is Outcome.OUTCOME_UNKNOWN):
             return  # what is known stays known: a body left unsettled says nothing against a reconciliation before
         doubted = not adds and known.effect != "read"
-        if not adds and known.state == "committed":
+        if not adds and known.state is not OperationState.EXECUTING:
             ended = evolve(known, doubted=doubted)
         else:
-            ended = evolve(known, state="committed", outcome=outcome.value, evidence=evidence, doubted=doubted)
+            state = OperationState.OBSERVED if entry.kind == "observed" else OperationState.COMMITTED
+            if outcome is Outcome.OUTCOME_UNKNOWN:
+                state = OperationState.EXECUTING
+            cited = evidence or known.evidence
+            ended = evolve(known, state=state, outcome=outcome.value, evidence=cited, doubted=doubted)
         self._put(ended)
 
     def _reconciled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
@@ -374,7 +386,9 @@ _HANDLERS: dict[str, Callable[[State, Entry, dict[str, Any], bool], None]] = {
     "approved": State._approved,
     "rejected": State._rejected,
     "lapsed": State._lapsed,
+    "prepared": State._prepared,
     "started": State._started,
+    "observed": State._settled,
     "settled": State._settled,
     "reconciled": State._reconciled,
     "epoch": State._epoch,

@@ -13,8 +13,9 @@ from attrs import frozen
 from capstate.authority import Effect
 from capstate.capabilities import ToolEffect
 from capstate.digest import Domain, canonical, fingerprint
+from capstate.effects import Operation, OperationState
 from capstate.errors import NeedsApproval, Reason, Refused
-from capstate.runtime.facts import Approval, Operation, covers
+from capstate.runtime.facts import Approval, covers
 from capstate.surface import Row, Surface
 from capstate.trace import Call, Message, Outcome, Role
 
@@ -129,6 +130,9 @@ def _external(
     repeats = _equal([*state.open.values(), *elsewhere()], verdict.runs[0].definition.qualified, call)
     if repeats is None:
         return verdict
+    own = (repeats.session, repeats.call, repeats.occurrence) == (state.chain, call.id, call.occurrence)
+    if own and repeats.state is OperationState.PREPARED and not repeats.doubted:
+        return verdict._replace(repeats=repeats)
     idempotent = all(row.definition.tool.idempotent for row in verdict.runs if row.definition.tool.effect != "read")
     if not idempotent or repeats.session != state.chain:
         return verdict._replace(reason=Reason.OUTCOME_UNKNOWN, decided_by=f"operation {repeats.id}")
@@ -206,7 +210,8 @@ def _equal(operations: list[Operation], tool: str, call: Call) -> Operation | No
     if not unsettled:
         return None
     digest = call.digest
-    return next((op for op in unsettled if op.arguments == digest), None)
+    equal = [op for op in unsettled if op.arguments == digest]
+    return max(equal, key=lambda op: op.state is not OperationState.PREPARED, default=None)
 
 
 def _reached(names: Names, row: Row, arguments: Mapping[str, Any]) -> tuple[Row, ...] | None:

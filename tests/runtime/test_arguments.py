@@ -71,6 +71,8 @@ SESSION: dict[str, dict[str, Any]] = {
     "fork": {"id": "f", "at": "e1", "path": ["e1"]},
     "explain": {"tool": "git/log"},
     "guard": {"call": call("git/log"), "cost": 0},
+    "prepare": {"call": call("git/sync", "p2")},
+    "recover": {"ask": None, "by": "ann"},
     "reconcile": {"operation": PENDING, "outcome": "ok", "by": "ann", "evidence": "e"},
     "grant": {
         "on": "more/*", "by": "ann", "effect": "deny", "lifetime": "session", "pin": True, "expires": 5_000, "id": "g"
@@ -97,6 +99,7 @@ RUNTIME: dict[str, dict[str, Any]] = {
 }
 PERMIT: dict[str, dict[str, Any]] = {
     "settle": {"result": "x", "outcome": "ok", "evidence": "e", "cost": 0},
+    "observe": {"outcome": "ok", "evidence": "e"},
     "not_sent": {},
 }
 ANYTHING = {("settle", "result")}
