@@ -147,7 +147,7 @@ class Answer:
     def __attrs_post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
             raise InvalidInputError("answer outcome", f"one of {', '.join(sorted(OUTCOMES))}", self.outcome)
-        if self.evidence is not None and not (isinstance(self.evidence, str) and self.evidence):
+        if self.evidence is not None and (type(self.evidence) is not str or not self.evidence):
             raise InvalidInputError("answer evidence", "an id, or None", self.evidence)
 
 
