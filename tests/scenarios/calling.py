@@ -174,6 +174,20 @@ class Calling(Talking):
             evidence=event.get("evidence"),
         )  # fmt: skip
 
+    def op_continue(self, event: dict[str, Any]) -> None:
+        """The runtime goes on by itself: it decides about what a crash left, and runs again what it may."""
+        session = event["session"]
+        for step in self.host_of(session).call("recover", session=session):
+            if step["action"] not in ("start", "retry"):
+                continue
+            for started in self._start(session, [step["call"]], None):
+                call = self._call(session, started)
+                told = self.host_of(session).call(
+                    "settle", session=session, call=started, occurrence=call["occurrence"], outcome="ok", evidence=None
+                )
+                if started in self._waiting(session):
+                    self._answer(session, started, told["outcome"])
+
     def op_transport_lost(self, event: dict[str, Any]) -> None:
         """A connection ends with calls in flight: sent, no reply."""
         for session in tuple(self.where):

@@ -173,9 +173,15 @@ class Story(Leaving):
 
     def _old_operation(self, operation: Mapping[str, Any]) -> None:
         session = operation.get("session", "main")
-        if operation["state"] in ("prepared", "observed"):
-            raise UnsupportedError(f"given.ledger state {operation['state']}")
+        call, evidence = self._call(session, operation["call"]), (operation.get("evidence") or [None])[0]
+        if operation["state"] == "prepared":
+            known = self.host_of(session).call("prepare", session=session, body=call)
+            self.operations[operation["operation"]] = session, call, known
+            return
         self._start(session, [operation["call"]], operation["operation"])
-        if operation["state"] == "committed":
-            evidence = (operation.get("evidence") or [None])[0]
+        if operation["state"] == "observed":
+            self.host_of(session).call(
+                "observe", session=session, call=call["id"], occurrence=call["occurrence"], evidence=evidence
+            )
+        elif operation["state"] == "committed":
             self._settle(session, operation["call"], operation.get("outcome", "ok"), evidence=evidence)

@@ -179,6 +179,16 @@ class Worker:
             permit.settle(outcome=outcome, evidence=evidence)
         return {"outcome": str(permit.outcome)}
 
+    def do_prepare(self, session: str, body: dict[str, Any]) -> str:
+        return self._sessions[session].prepare(forms.call_of(body))
+
+    def do_observe(self, session: str, call: str, occurrence: int, evidence: str | None) -> None:
+        self._gates[f"{session} {call} {occurrence}"][1].observe(evidence=evidence)
+
+    def do_recover(self, session: str) -> list[dict[str, Any]]:
+        steps = self._sessions[session].recover(by="recovery")
+        return [{"call": step.operation.call, "action": str(step.action)} for step in steps]
+
     def do_approve(self, session: str, call: dict[str, Any], decision: str) -> None:
         one = self._sessions[session]
         (one.reject if decision == "reject" else one.approve)(forms.call_of(call), by="ann")
