@@ -3,9 +3,9 @@
 Nothing here is a second agent runtime: no scheduler, no HTTP, no prompt. The host calls ``reproject`` at every
 boundary and puts each call through ``guard``. In the order in which they build on each other:
 
-``facts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) · ``pool``,
-``verdict``, ``guard`` (one call) · ``finished`` (one body) · ``owned``, ``wishes``, ``gated``, ``recovering``,
-``given``, ``session`` · ``opening``.
+``facts``, ``acts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) ·
+``pool``, ``verdict``, ``guard`` (one call) · ``finished`` (one body) · ``owned``, ``wishes``, ``gated``,
+``recovering``, ``given``, ``session`` · ``opening``.
 """
 
 from __future__ import annotations

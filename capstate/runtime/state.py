@@ -13,9 +13,10 @@ from typing import Any
 from attrs import define, evolve, field
 
 from capstate.authority import Effect, Grant, Lifetime, Limits, check_selector
-from capstate.effects import Operation, OperationState
+from capstate.effects import Operation
 from capstate.errors import InvalidInputError
 from capstate.ledger import OPENED, Entry
+from capstate.runtime.acts import Acts, written
 from capstate.runtime.facts import (
     Approval,
     Opening,
@@ -26,12 +27,10 @@ from capstate.runtime.facts import (
     least,
     maybe,
     opening_from,
-    operation_from,
     text,
     whole,
 )
 from capstate.surface import Load, LoadKind
-from capstate.trace import Outcome
 
 __all__ = ["Approval", "Opening", "Operation", "State", "covers"]
 
@@ -40,10 +39,9 @@ OWN = frozenset({"ceiling ended", "ceiling restrictions"})
 
 
 @define
-class State:
+class State(Acts):
     """The folded state of one chain."""
 
-    chain: str
     opening: Opening | None = None
     loads: tuple[Load, ...] = ()
     written: bool = False
@@ -60,19 +58,10 @@ class State:
     """Pins that were taken and do not count: they cover nothing, and are not taken anew."""
     approvals: list[Approval] = field(factory=list)
     rejected: dict[tuple[Any, ...], Approval] = field(factory=dict)
-    operations: dict[str, Operation] = field(factory=dict)
-    open: dict[str, Operation] = field(factory=dict)
-    """Operations whose end is not recorded: prepared, perhaps running, perhaps happened, or observed."""
-    reserving: int = 0
-    """The token of the writer whose calls hold something of the limits."""
-    reserved: dict[str, list[int]] = field(factory=dict)
-    """By operation, the cost that each of its running calls reserved; no entry that may not add frees any."""
     sources: dict[str, int | None] = field(factory=dict)
     """Every source and ceiling that a receipt named, with the highest revision seen."""
     retired: set[str] = field(factory=set)
     limits: Limits | None = None
-    used: dict[str, int] = field(factory=lambda: {"calls": 0, "serial": 0, "spent": 0})
-    """What the tree had used, by the largest totals in any entry; ``serial`` counts the changes of its pool."""
     receipt: tuple[int, dict[str, Any]] | None = None
     """Sequence and body of the last receipt."""
     children: list[str] = field(factory=list)
@@ -95,11 +84,6 @@ class State:
         """Whether external calls wait for somebody to accept damage."""
         return any(hole > self.accepted for hole in self.holes)
 
-    @property
-    def unsettled(self) -> list[Operation]:
-        """Operations that may be running or may have happened."""
-        return list(self.open.values())
-
     def apply(self, entry: Entry) -> None:
         """Take one more entry. One of an unknown kind changes nothing; one that does not read is a hole."""
         if entry.unsealed and not entry.posted:
@@ -110,7 +94,7 @@ class State:
             self.token = max(self.token, entry.token)
         self.written = self.written or not entry.posted
         try:
-            self.take(entry, adds=_written(entry) and not doubted)
+            self.take(entry, adds=written(entry) and not doubted)
         except UNREADABLE:
             self.damaged(entry.sequence)
 
@@ -200,79 +184,11 @@ class State:
         ended = set(_listed(body["tools"]))
         self.approvals = [a for a in self.approvals if ended.isdisjoint(a.tools)]
 
-    def _prepared(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        token = entry.token if _written(entry) else 0
-        operation = operation_from(self.chain, body, token, OperationState.PREPARED)
-        known = self.operations.get(operation.id)
-        if known is None or (token and not known.open and known.what == operation.what):
-            self._put(operation)
-
-    def _started(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        real = _written(entry)  # also behind a hole: nobody else could seal it
-        operation = operation_from(self.chain, body, entry.token if real else 0, OperationState.EXECUTING)
+    def _started(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        super()._started(entry, body, adds)
         used = body.get("approval")
         if used is not None:
             self.approvals = [a for a in self.approvals if list(a.key) != used]
-        self._totals(entry, body)
-        if real and operation.cost is not None:
-            self._reserve(entry.token, operation.id, operation.cost)
-        same = self.operations.get(operation.id)
-        if same is not None and same.what != operation.what:
-            # Neither may hide the other; the id is that of the one that a writer started.
-            if real and not same.token:
-                self._put(evolve(same, id=f"{same.id}@{entry.sequence}"))
-            else:
-                operation = evolve(operation, id=f"{operation.id}@{entry.sequence}")
-        elif same is not None and not real:
-            prepared = same.state is OperationState.PREPARED
-            if (same.open and not prepared) or same.effect == "read":
-                return
-            operation = evolve(same, doubted=True)
-        self._put(operation)
-
-    def _put(self, operation: Operation) -> None:
-        self.operations[operation.id] = operation
-        self.open.pop(operation.id, None)
-        if operation.open:
-            self.open[operation.id] = operation
-
-    def _reserve(self, token: int, operation: str, cost: int) -> None:
-        if token != self.reserving:
-            self.reserving, self.reserved = token, {}  # the reservation itself freed what an earlier writer left
-        self.reserved.setdefault(operation, []).append(cost)
-
-    def _free(self, token: int, operation: str) -> None:
-        costs = self.reserved.get(operation)
-        if costs and token == self.reserving:
-            costs.remove(min(costs))
-
-    def _settled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
-        self._totals(entry, body)
-        id_, outcome, evidence = text(body["id"]), Outcome(body["outcome"]), maybe(body.get("evidence"))
-        if adds and entry.kind == "settled":
-            self._free(entry.token, id_)
-        known = self.operations.get(id_)
-        if known is None or (known.settled and outcome is Outcome.OUTCOME_UNKNOWN):
-            return  # what is known stays known: a body left unsettled says nothing against a reconciliation before
-        doubted = not adds and known.effect != "read"
-        if not adds and known.state is not OperationState.EXECUTING:
-            ended = evolve(known, doubted=doubted)
-        else:
-            state = OperationState.OBSERVED if entry.kind == "observed" else OperationState.COMMITTED
-            if outcome is Outcome.OUTCOME_UNKNOWN:
-                state = OperationState.EXECUTING
-            cited = evidence or known.evidence
-            ended = evolve(known, state=state, outcome=outcome.value, evidence=cited, doubted=doubted)
-        self._put(ended)
-
-    def _reconciled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        # What a named person found out counts after a hole as well: that is what waiting for it means.
-        self._settled(entry, body, _written(entry))
-
-    def _totals(self, entry: Entry, body: dict[str, Any]) -> None:
-        used = body.get("used") or {}
-        for name in self.used if _written(entry) else ("calls", "spent"):
-            self.used[name] = max(self.used[name], whole(used.get(name, 0)))
 
     def _epoch(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         receipt = body.get("receipt")
@@ -330,7 +246,7 @@ class State:
 
     def _accepted(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         lost = {(text(source), text(id_)) for source, id_ in body.get("lost", ())}
-        if _written(entry):
+        if written(entry):
             self.lost |= lost - self.pins.keys()
             self.accepted = entry.sequence
             self.version += 1
@@ -362,11 +278,6 @@ def check_entries(entries: Sequence[Entry]) -> None:
         except UNREADABLE as error:
             got = f"{type(error).__name__}: {error}"
             raise InvalidInputError(f"record {entry.kind!r}", "a body that reads back", got) from error
-
-
-def _written(entry: Entry) -> bool:
-    """Whether a writer of the chain wrote it, wherever it stands."""
-    return not (entry.unsealed or entry.posted)
 
 
 def _listed(value: object) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from capstate import chains, grants
+from capstate import chains, effects, grants
 from capstate.authority import Authority, Effect, Grant, Source
 from capstate.errors import InvalidInputError, LedgerUnavailableError, Refused
 from capstate.ledger import Outcome
@@ -19,7 +19,7 @@ from capstate.ledgers import memory
 from capstate.providers import _anthropic_wire, _outgoing
 from capstate.providers._replay import Replay
 from capstate.receipts import Rows
-from capstate.runtime import finished, gated, given, guard, history, live, owned, session, state, verdict
+from capstate.runtime import acts, finished, given, guard, history, live, owned, recovering, session, state, verdict
 from capstate.runtime.gated import Gated
 from capstate.runtime.owned import Owned
 from capstate.runtime.sources import Sources
@@ -35,6 +35,7 @@ from tests.runtime import (
     test_guard,
     test_jobs,
     test_limits,
+    test_operations,
     test_pins,
     test_reproject,
     test_sources,
@@ -256,6 +257,35 @@ def what_is_not_known_is_nothing(patch: Patch) -> None:
     patch.setattr(session, "exceeding", lambda wire, *more: right(evolve(wire, unknown={}), *more))
 
 
+def observed_is_executing(patch: Patch) -> None:
+    """What was seen to have ended is asked after again, and may run again."""
+    right = acts.Acts._settled
+
+    def wrong(self: Any, entry: Any, body: Any, adds: bool) -> None:
+        if entry.kind != "observed":
+            right(self, entry, body, adds)
+
+    patch.setitem(state._HANDLERS, "observed", wrong)
+
+
+def recovery_repeats_what_it_cannot_tell(patch: Patch) -> None:
+    """Whatever may have happened is run again."""
+    right = effects.step
+    patch.setattr(effects, "step", lambda operation, answer, **_: right(operation, answer, idempotent=True))
+
+
+def prepared_is_nobodys(patch: Patch) -> None:
+    """A prepared operation does not stand in the way of an equal call."""
+    right = acts.Acts._put
+
+    def wrong(self: Any, operation: Any) -> None:
+        right(self, operation)
+        if operation.state == "prepared":
+            self.open.pop(operation.id)
+
+    patch.setattr(acts.Acts, "_put", wrong)
+
+
 def job_grant_of_any_process(patch: Patch) -> None:
     """A grant until a job ends lives while the ledger holds it."""
     patch.setattr(live, "_lives", lambda *_: True)
@@ -322,7 +352,7 @@ def lost_row() -> None:
 
 def evidence_written_as_it_comes(patch: Patch) -> None:
     """What a reconciliation cites goes into the entry unchecked, and the chain does not read back."""
-    patch.setattr(gated, "an_id_or_none", lambda value, _: value)
+    patch.setattr(recovering, "an_id_or_none", lambda value, _: value)
     patch.setattr(owned, "check_entries", lambda _: None)
 
 
@@ -350,6 +380,10 @@ def bridged() -> Stage:
 
 def bypass(name: str) -> tuple[Callable[[], Any], ...]:
     return Stage, lambda: "anthropic", lambda: name
+
+
+def config_put() -> Stage:
+    return test_operations.stage.__wrapped__()  # type: ignore[attr-defined,no-any-return]
 
 
 FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] = [
@@ -406,6 +440,13 @@ FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] =
         test_check.test_a_body_that_may_make_more_callable_is_refused,
         bypass("kept history"),
     ),
+    (observed_is_executing, test_operations.test_an_operation_goes_through_its_states_under_one_id, (config_put,)),
+    (
+        recovery_repeats_what_it_cannot_tell,
+        test_operations.test_a_tool_that_is_no_longer_idempotent_is_not_repeated,
+        (config_put,),
+    ),
+    (prepared_is_nobodys, test_operations.test_a_prepared_call_starts_once_and_nobody_elses, (config_put,)),
     (job_grant_of_any_process, test_jobs.test_another_token_is_nothing, (lambda: config_stage(Stage()), lambda: 99)),
     (limits_by_the_row_alone, lost_row, ()),
     (settled_on_the_loop, test_async_guard.test_settling_within_the_block_does_not_touch_the_ledger, (Stage,)),
