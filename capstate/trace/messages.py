@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError
+from capstate.trace.outcomes import Outcome, Row
 
 
 class Role(StrEnum):
@@ -28,21 +29,6 @@ class Role(StrEnum):
     """A readable summary in place of older messages. Navigation, never a source of permission."""
     OPAQUE = "opaque"
     """One issuer's item, passed back to that issuer byte for byte and to no other."""
-
-
-class Outcome(StrEnum):
-    """How a call ended; the value is kept through every transformation (TT-06)."""
-
-    OK = "ok"
-    ERROR = "error"
-    DENIED = "denied"
-    """Refused by policy or a person."""
-    NOT_RUN = "not_run"
-    """Refused before it started for any other reason."""
-    CANCELLED = "cancelled"
-    """Stopped before any effect, confirmed."""
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    """It may have happened."""
 
 
 def _role(value: Role | str) -> Role:
@@ -93,6 +79,11 @@ class Call:
             raise InvalidInputError(f"call {self.id!r} occurrence", "a whole number from 0", self.occurrence)
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Call id and occurrence: what tells it from every other call of its history."""
+        return self.id, self.occurrence
+
+    @property
     def digest(self) -> str:
         """Fingerprint of the canonical arguments. Raises InvalidInputError if they are not I-JSON."""
         return fingerprint(Domain.ARGUMENTS, canonical(dict(self.arguments), place=f"call {self.id!r} arguments"))
@@ -110,7 +101,12 @@ class Message:
         outcome: of a tool message.
         issuer: of an opaque item, who made it (:attr:`capstate.projection.Issuer.id`).
         covers: of a summary or opaque item, ids of the messages it stands for.
-        covered: of an opaque item, those messages in readable form, where the host still has them.
+        covered: of an opaque item, those messages in readable form, where the host still has them. Of a summary, the
+            calls that it covers and whose outcome is unknown, and their results: they are not sent.
+        rows: of a summary, what is kept of each call that it covers.
+
+    Raises:
+        InvalidInputError: no such role or outcome, a call that is none, or calls of another than an assistant.
         refers: of an opaque item, wire names or qualified ids of the tools that it names.
         native: what the message was read from, for its own API.
         api: the API that ``native`` belongs to.
@@ -131,3 +127,8 @@ class Message:
     refers: tuple[str, ...] = ()
     native: Any = field(default=None, repr=False, hash=False)
     api: str | None = None
+    rows: tuple[Row, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.calls and self.role is not Role.ASSISTANT:
+            raise InvalidInputError(f"calls of message {self.id!r}", "an assistant message", self.role.value)
