@@ -31,6 +31,15 @@ class Role(StrEnum):
     """One issuer's item, passed back to that issuer byte for byte and to no other."""
 
 
+Key = tuple[str, int]
+"""What tells a call from every other of its history: its id, and which call of that id it is."""
+
+
+def is_key(value: object) -> bool:
+    """Whether something is the key of a call."""
+    return isinstance(value, tuple) and [type(part) for part in value] == [str, int]
+
+
 def _role(value: Role | str) -> Role:
     try:
         return Role(value)
@@ -79,7 +88,7 @@ class Call:
             raise InvalidInputError(f"call {self.id!r} occurrence", "a whole number from 0", self.occurrence)
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> Key:
         """Call id and occurrence: what tells it from every other call of its history."""
         return self.id, self.occurrence
 
