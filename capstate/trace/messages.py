@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from capstate.digest import Domain, canonical, fingerprint
 from capstate.errors import InvalidInputError
+from capstate.trace.outcomes import Outcome, Row
 
 
 class Role(StrEnum):
@@ -30,19 +31,13 @@ class Role(StrEnum):
     """One issuer's item, passed back to that issuer byte for byte and to no other."""
 
 
-class Outcome(StrEnum):
-    """How a call ended; the value is kept through every transformation (TT-06)."""
+Key = tuple[str, int]
+"""What tells a call from every other of its history: its id, and which call of that id it is."""
 
-    OK = "ok"
-    ERROR = "error"
-    DENIED = "denied"
-    """Refused by policy or a person."""
-    NOT_RUN = "not_run"
-    """Refused before it started for any other reason."""
-    CANCELLED = "cancelled"
-    """Stopped before any effect, confirmed."""
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    """It may have happened."""
+
+def is_key(value: object) -> bool:
+    """Whether something is the key of a call."""
+    return isinstance(value, tuple) and [type(part) for part in value] == [str, int]
 
 
 RoleName = Literal["system", "user", "assistant", "tool", "summary", "opaque"]
@@ -119,6 +114,11 @@ class Call:
             raise InvalidInputError(f"call {self.id!r} occurrence", "a whole number from 0", self.occurrence)
 
     @property
+    def key(self) -> Key:
+        """Call id and occurrence: what tells it from every other call of its history."""
+        return self.id, self.occurrence
+
+    @property
     def digest(self) -> str:
         """Fingerprint of the canonical arguments. Raises InvalidInputError if they are not I-JSON."""
         return fingerprint(Domain.ARGUMENTS, canonical(dict(self.arguments), place=f"call {self.id!r} arguments"))
@@ -136,7 +136,12 @@ class Message:
         outcome: of a tool message.
         issuer: of an opaque item, who made it (:attr:`capstate.projection.Issuer.id`).
         covers: of a summary or opaque item, ids of the messages it stands for.
-        covered: of an opaque item, those messages in readable form, where the host still has them.
+        covered: of an opaque item, those messages in readable form, where the host still has them. Of a summary, the
+            calls that it covers and whose outcome is unknown, and their results: they are not sent.
+        rows: of a summary, what is kept of each call that it covers.
+
+    Raises:
+        InvalidInputError: no such role or outcome, a call that is none, or calls of another than an assistant.
         refers: of an opaque item, wire names or qualified ids of the tools that it names.
         native: what the message was read from, for its own API.
         api: the API that ``native`` belongs to.
@@ -160,6 +165,7 @@ class Message:
     refers: tuple[str, ...] = field(default=(), converter=_refers)
     native: Any = field(default=None, repr=False, hash=False)
     api: str | None = None
+    rows: tuple[Row, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         for name in ("id", "text"):
@@ -169,3 +175,5 @@ class Message:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise InvalidInputError(f"message {name}", "text, or None", value)
+        if self.calls and self.role is not Role.ASSISTANT:
+            raise InvalidInputError(f"calls of message {self.id!r}", "an assistant message", self.role.value)
