@@ -113,12 +113,14 @@ class Gated(Owned):
         return str(body["id"])
 
     def _intent(self, call: Call, verdict: Verdict, tool: str) -> dict[str, Any]:
+        digest = call.digest
+        own = operation_id(self.id, call.id, call.occurrence, tool, digest)
         return {
-            "arguments": call.digest,
+            "arguments": digest,
             "call": call.id,
             "definition": verdict.row.definition.fingerprint if verdict.row is not None else "",
             "effect": "external" if verdict.external else "read",
-            "id": verdict.repeats.id if verdict.repeats is not None else operation_id(self.id, call, tool),
+            "id": verdict.repeats.id if verdict.repeats is not None else own,
             "occurrence": call.occurrence,
             "tool": tool,
         }

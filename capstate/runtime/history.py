@@ -7,9 +7,9 @@ which calls it closed without knowing how they ended: those may take away.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from capstate.digest import canonical, check_text
+from capstate.digest import check_text
 from capstate.epochs import Boundary
 from capstate.errors import InvalidInputError
 from capstate.trace import Call, Message, Outcome, Role
@@ -49,9 +49,8 @@ def _written(messages: list[Message]) -> list[Message]:
     for n, message in enumerate(messages):
         if message.issuer is not None:
             check_text(message.issuer, f"history[{n}].issuer")
-    for call in unknown(messages):
-        check_text(call.id + call.tool, "call of unknown outcome", "id and tool")
-        canonical(dict(call.arguments), place=f"call {call.id!r} arguments")
+    for claim in unknown(messages):
+        check_text(claim.call + claim.tool + claim.arguments, "call of unknown outcome", "id, tool and digest")
     return messages
 
 
@@ -86,12 +85,25 @@ def opaque(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     return tuple((m.id, m.issuer or "") for m in messages if m.role is Role.OPAQUE)
 
 
-def unknown(messages: Sequence[Message]) -> Iterator[Call]:
-    """Give the calls that the history closes as ``outcome_unknown``, also those that a summary covers."""
+class Claim(NamedTuple):
+    """A call of which a history says that nobody knows how it ended; ``arguments``: their digest, if it has one."""
+
+    call: str
+    occurrence: int
+    tool: str
+    arguments: str
+
+
+def unknown(messages: Sequence[Message]) -> Iterator[Claim]:
+    """Give the calls that the history closes as ``outcome_unknown``, also those that a summary stands for."""
     calls: dict[str, Call] = {}
     for message in messages:
         for call in message.calls:
             calls[call.id] = call
         if message.role is Role.TOOL and message.outcome is Outcome.OUTCOME_UNKNOWN and message.result_for in calls:
-            yield calls[message.result_for]
+            call = calls[message.result_for]
+            yield Claim(call.id, call.occurrence, call.tool, call.digest)
+        for row in message.rows:
+            if row.outcome is Outcome.OUTCOME_UNKNOWN:
+                yield Claim(row.call, row.occurrence, row.tool, row.arguments or "")
         yield from unknown(message.covered)

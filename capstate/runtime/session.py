@@ -309,23 +309,24 @@ class Session(Wishes, Given):
 
     def _claims(self, messages: Sequence[Message]) -> list[Record]:
         """Return records of external calls that the history leaves open and no entry knows: they take away."""
-        calls = list(unknown(messages))
-        if not calls:
+        claims = list(unknown(messages))
+        if not claims:
             return []
         names = self._by_name(self._live.look(self._profile.names, self._line(self._path))[2])
         states = (self._live.state, *self._origins())
         # A start that nobody sealed must not stand in for the true one, which may have been another call.
         known = {(op.call, op.occurrence) for state in states for op in state.operations.values() if op.token}
         records = []
-        for call in calls:
-            row = names.find(call.tool)
-            if (call.id, call.occurrence) in known or (row is not None and row.definition.tool.effect == "read"):
+        for call, occurrence, name, arguments in claims:
+            row = names.find(name)
+            if (call, occurrence) in known or (row is not None and row.definition.tool.effect == "read"):
                 continue
-            known.add((call.id, call.occurrence))
-            tool = row.definition.qualified if row is not None else call.tool
-            body = {"approval": None, "arguments": call.digest, "call": call.id, "cost": None, "effect": "external"}
-            more = {"id": operation_id(self.id, call, tool), "occurrence": call.occurrence, "tool": tool, "used": {}}
-            records.append(Record("started", {**body, **more, "from": "history"}))
+            known.add((call, occurrence))
+            tool = row.definition.qualified if row is not None else name
+            id_ = operation_id(self.id, call, occurrence, tool, arguments)
+            body = {"approval": None, "arguments": arguments, "call": call, "cost": None, "effect": "external"}
+            more = {"from": "history", "id": id_, "occurrence": occurrence, "tool": tool, "used": {}}
+            records.append(Record("started", {**body, **more}))
         return records
 
 

@@ -194,10 +194,14 @@ def refusal(call: Call, verdict: Verdict) -> Refused | NeedsApproval:
     return Refused(call, reason, verdict.decided_by, outcome.value, result)
 
 
-def operation_id(session: str, call: Call, tool: str) -> str:
-    """Return the id of the operation that ``call`` begins; the same after a restart."""
-    parts = canonical([session, call.id, call.occurrence, tool])
-    return "op-" + fingerprint(Domain.ARGUMENTS, parts, call.digest.encode())[3:19]
+def operation_id(session: str, call: str, occurrence: int, tool: str, arguments: str) -> str:
+    """Return the id of the operation that a call begins; the same after a restart.
+
+    Args:
+        arguments: digest of the canonical ones.
+    """
+    parts = canonical([session, call, occurrence, tool])
+    return "op-" + fingerprint(Domain.ARGUMENTS, parts, arguments.encode())[3:19]
 
 
 def _matches(approval: Approval, verdict: Verdict, call: Call) -> bool:

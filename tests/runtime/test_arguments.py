@@ -55,7 +55,7 @@ def odd_values() -> Iterator[tuple[str, Any]]:
         yield name, (c for c in "ab") if name == "generator" else value
 
 
-PENDING = operation_id("s", call("git/sync", "pending", p=1), "git/sync")
+PENDING = operation_id("s", "pending", 0, "git/sync", call("git/sync", "pending", p=1).digest)
 """A call of the stage whose body did not say how it ended."""
 PROFILE = anthropic.profile("claude-x")
 

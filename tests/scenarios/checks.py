@@ -228,6 +228,17 @@ def _limit(story: Stage, check: Mapping[str, Any], state: State) -> Iterator[Fau
         yield "max", check["max"], most
 
 
+def _summary_outcomes(_: Stage, check: Mapping[str, Any], state: State) -> Iterator[Fault]:
+    summaries = [m for m in state.views[check["session"]] if m["role"] == "summary"]
+    told = {row["call"]: row["outcome"] for m in summaries for row in m.get("rows", ())}
+    for call, outcome in check["outcomes"].items():
+        if told.get(call) != outcome:
+            yield f"outcomes of {call}", outcome, told.get(call)
+    sources = {id_ for m in summaries for id_ in m.get("covers", ())}
+    if not set(check.get("source_messages_include", ())) <= sources:
+        yield "source_messages_include", check["source_messages_include"], sorted(sources)
+
+
 def _journal(_: Stage, check: Mapping[str, Any], state: State) -> Iterator[Fault]:
     told = state.journal
     for word in ("readable_records", "damaged", "sequence", "line"):
@@ -261,5 +272,6 @@ _CHECKS: dict[str, tuple[set[str], _Tell]] = {
     "trace": ({"valid", "open_calls", "results_for", "kept_includes", "group_atomic", "same_as_event", "adjacent",
                "occurrences", "evidence_order", "summaries_at_most"}, trace),
     "wire": ({*WIRE, "or_withheld", "tools"}, wire),
+    "summary_outcomes": ({"outcomes", "source_messages_include"}, _summary_outcomes),
     "journal": ({"readable_records", "damaged", "sequence", "line", "contains", "excludes"}, _journal),
 }  # fmt: skip

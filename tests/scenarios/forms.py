@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from capstate.authority import Grant, allow, ask, deny
 from capstate.capabilities import Group, NameRule, Tool
 from capstate.projection import Issuer, Profile
 from capstate.providers import anthropic, openai_chat
-from capstate.trace import Call, Message, Outcome, Role
+from capstate.trace import Call, Message, Outcome, Risk, Role, Row
 
 ANTHROPIC, CHAT = "anthropic-messages", "openai-completions"
 
@@ -60,7 +60,20 @@ def message_to_json(message: Message) -> dict[str, Any]:
             out[name] = list(getattr(message, name))
     if message.covered:
         out["covered"] = [message_to_json(m) for m in message.covered]
+    if message.rows:
+        out["rows"] = [asdict(row, value_serializer=_plain) for row in message.rows]
     return out
+
+
+def _plain(_: object, __: object, value: Any) -> Any:
+    return str(value) if isinstance(value, Outcome | Risk) else value
+
+
+def row_of(body: Mapping[str, Any]) -> Row:
+    """Return the row that :func:`message_to_json` wrote."""
+    outcome = Outcome(body["outcome"]) if body["outcome"] else None
+    details = tuple((name, value) for name, value in body["details"])
+    return Row(**{**body, "outcome": outcome, "risk": Risk(body["risk"]), "details": details})
 
 
 def message_of(body: Mapping[str, Any]) -> Message:
@@ -81,6 +94,7 @@ def message_of(body: Mapping[str, Any]) -> Message:
         tuple(body.get("refers", ())),
         body.get("native"),
         body.get("api"),
+        tuple(row_of(row) for row in body.get("rows", ())),
     )
 
 

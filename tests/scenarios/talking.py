@@ -105,7 +105,12 @@ class Talking(Giving):
             issuer = self.provider(session)["issuer"]
             item = {"id": f"s{event['n']}", "role": "opaque", "item": "compaction", "issuer": issuer}
             summary = self._entry(session, item, {}, {})
-        self.transcript(session).compact(summary, keep_last=event.get("keep_last"), keep_from=event.get("keep_from"))
+        self.transcript(session).compact(
+            summary,
+            keep_last=event.get("keep_last"),
+            keep_from=event.get("keep_from"),
+            operations={(call, n): id_ for (s, call, n), id_ in self.begun.items() if s == session and id_ is not None},
+        )
         self.causes[session] = "native_compaction" if native else "compaction"
 
     def op_resource(self, event: dict[str, Any]) -> None:

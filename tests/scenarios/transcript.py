@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from capstate.trace import Call, Fault, Message, check, first_kept
+from capstate.trace import Call, Facts, Fault, Message, check, compact, first_kept
 from tests.scenarios import forms
 
 
@@ -84,17 +84,47 @@ class Transcript:
                     waiting.remove(same[0])
         return waiting
 
-    def compact(self, summary: dict[str, Any] | None, *, keep_last: int | None, keep_from: str | None) -> list[str]:
+    def compact(
+        self,
+        summary: dict[str, Any] | None,
+        *,
+        keep_last: int | None,
+        keep_from: str | None,
+        operations: Mapping[tuple[str, int], str],
+    ) -> list[str]:
         """Put ``summary`` in place of what may go; return the ids of what went."""
+        if summary is not None and summary["role"] == "summary":
+            return self._summarised(summary, keep_last, keep_from, operations)
         at = first_kept(self.messages(), keep_last=keep_last, keep_from=keep_from)
         gone = self.view[:at]
         covers = [i for m in gone for i in (*m.get("covers", ()), *([m["id"]] if m["role"] != "summary" else []))]
         if gone and summary is not None:
-            if summary["role"] == "opaque":
-                summary["covered"] = [m for m in gone if m["role"] != "opaque"]
+            summary["covered"] = [m for m in gone if m["role"] != "opaque"]
             self.view = [{**summary, "covers": list(dict.fromkeys(covers))}, *self.view[at:]]
             self.save()
         return covers
+
+    def _summarised(
+        self,
+        summary: Mapping[str, Any],
+        keep_last: int | None,
+        keep_from: str | None,
+        operations: Mapping[tuple[str, int], str],
+    ) -> list[str]:
+        """Let the product compact: what it keeps stays as it is, and its summary stands where it says."""
+        made = compact(
+            self.messages(),
+            facts=Facts(None, operations=operations),
+            summarise=lambda _: str(summary["text"]),
+            keep_last=keep_last,
+            keep_from=keep_from,
+            id=summary["id"],
+        )
+        if made.summary is not None:
+            kept = {m["id"]: m for m in self.view}
+            self.view = [kept.get(m.id) or forms.message_to_json(m) for m in made.messages]
+            self.save()
+        return list(made.sources)
 
     def copy(self, path: Path, at: str | None) -> Transcript:
         """Return the transcript of a fork: everything up to ``at``, compacted or not; no issuer's items."""
