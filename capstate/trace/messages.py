@@ -85,6 +85,10 @@ def _covered(value: Iterable[Message]) -> tuple[Message, ...]:
     return _listed("covered", Message, "a Message", value) if value != () else ()
 
 
+def _rows(value: Iterable[Row]) -> tuple[Row, ...]:
+    return _listed("rows", Row, "a Row", value) if value != () else ()
+
+
 _OPTIONAL = ("result_for", "tool", "evidence", "issuer", "item", "api")
 
 
@@ -165,7 +169,7 @@ class Message:
     refers: tuple[str, ...] = field(default=(), converter=_refers)
     native: Any = field(default=None, repr=False, hash=False)
     api: str | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Row, ...] = field(default=(), converter=_rows)
 
     def __attrs_post_init__(self) -> None:
         for name in ("id", "text"):

@@ -287,7 +287,7 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {
             "id": "m", "role": "user", "text": "", "calls": (), "result_for": None, "tool": None, "outcome": None,
             "evidence": None, "issuer": None, "item": None, "covers": (), "covered": (), "refers": (), "native": None,
-            "api": None,
+            "api": None, "rows": (),
         },
     ),
     "open_ledger": (open_ledger, {"ledger": "x.db"}),

@@ -61,7 +61,9 @@ def message_to_json(message: Message) -> dict[str, Any]:
     if message.covered:
         out["covered"] = [message_to_json(m) for m in message.covered]
     if message.rows:
-        out["rows"] = [asdict(row, value_serializer=_plain) for row in message.rows]
+        out["rows"] = [
+            {**asdict(row, value_serializer=_plain), "details": list(map(list, row.details))} for row in message.rows
+        ]
     return out
 
 

@@ -12,7 +12,7 @@ TOOLS = ["git/log", "bank/pay", "ci/test", "vault/read"]
 RISKS = dict(zip(TOOLS, [Risk.READ, Risk.IRREVERSIBLE, Risk.VERIFICATION, Risk.SENSITIVE], strict=True))
 
 
-def history(seed: int) -> tuple[list[Message], Facts]:
+def history(seed: int) -> tuple[list[Message], Facts]:  # noqa: C901, PLR0912, PLR0915 - one story told in order
     """A history whose only faults are results that stand apart and calls that have none, and what is known of it."""
     rng = random.Random(seed)
     made: list[Message] = []
@@ -23,7 +23,7 @@ def history(seed: int) -> tuple[list[Message], Facts]:
     late: list[Message] = []
 
     def add(role: Role, **more: object) -> Message:
-        message = Message(f"m{len(made)}", role, **more)  # type: ignore[arg-type]
+        message = Message(f"m{len(made)}", role, **more)
         made.append(message)
         return message
 
@@ -43,7 +43,7 @@ def history(seed: int) -> tuple[list[Message], Facts]:
         if kind < 0.45:
             add(Role.OPAQUE, issuer="p/a/m", native={"blob": 1})
             continue
-        calls = []
+        calls: list[Call] = []
         for _ in range(rng.randrange(1, 4)):
             id_ = rng.choice(["r1", "r2", f"c{len(times)}"])
             if id_ in open_ids or id_ in {call.id for call in calls}:
@@ -74,7 +74,7 @@ def history(seed: int) -> tuple[list[Message], Facts]:
                 open_ids.add(call.id)  # it never gets one
             elif chance < 0.2:
                 open_ids.add(call.id)
-                late.append(Message("", Role.TOOL, **result))  # type: ignore[arg-type]
+                late.append(Message("", Role.TOOL, **result))
             else:
                 add(Role.TOOL, **result)
         if late and rng.random() < 0.5:
@@ -85,7 +85,7 @@ def history(seed: int) -> tuple[list[Message], Facts]:
                 open_ids.discard(message.result_for or "")
     ids = [message.id for message in made]
     pinned = {id_ for id_ in ids if rng.random() < 0.05}
-    return made, Facts(**facts, risks=risks, pinned=pinned)  # type: ignore[arg-type]
+    return made, Facts(**facts, risks=risks, pinned=pinned)
 
 
 def broken(seed: int) -> list[Message]:

@@ -207,7 +207,7 @@ def test_a_bad_end_keeps_its_state_in_any_class(outcome: Outcome) -> None:
 
 def test_a_field_that_is_no_text_or_of_another_class_is_refused() -> None:
     """One error names call, class and what is allowed."""
-    with pytest.raises(InvalidInputError, match="details of call 'c1', reversible.*at, resources, state.*approval"):
+    with pytest.raises(InvalidInputError, match=r"details of call 'c1', reversible.*at, resources, state.*approval"):
         seen(Risk.REVERSIBLE, Outcome.OK, approval="Ann")
     with pytest.raises(InvalidInputError, match="state: expected text, got 3"):
         seen(Risk.REVERSIBLE, Outcome.OK, state=3)  # type: ignore[arg-type]
@@ -527,7 +527,7 @@ def test_slots_are_read_back_from_their_text() -> None:
 def test_slots_hold_texts(wrong: dict[str, Any]) -> None:
     """A slot that is no list of texts that say something is refused; none may be left out."""
     names = ("constraints", "hypotheses", "questions", "rejected", "decisions", "done", "pending", "left", "resources")
-    right: dict[str, Any] = {"goal": "", **{name: () for name in names}}
+    right: dict[str, Any] = {"goal": "", **dict.fromkeys(names, ())}
     with pytest.raises(InvalidInputError):
         Slots(**{**right, **wrong})
     for name in right:
