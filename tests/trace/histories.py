@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from attrs import evolve
 
@@ -18,11 +19,11 @@ def history(seed: int) -> tuple[list[Message], Facts]:  # noqa: C901, PLR0912, P
     made: list[Message] = []
     times: dict[str, int] = {}
     open_ids: set[str] = set()
-    facts: dict[str, set] = {name: set() for name in ("stored", "streaming", "running", "waiting")}
+    facts: dict[str, Any] = {name: set() for name in ("stored", "streaming", "running", "waiting")}
     risks: dict[tuple[str, int], Risk] = {}
     late: list[Message] = []
 
-    def add(role: Role, **more: object) -> Message:
+    def add(role: Role, **more: Any) -> Message:
         message = Message(f"m{len(made)}", role, **more)
         made.append(message)
         return message
@@ -62,7 +63,7 @@ def history(seed: int) -> tuple[list[Message], Facts]:  # noqa: C901, PLR0912, P
                     facts[name].add(call.key)
             if rng.random() < 0.95:
                 facts["stored"].add(call.key)
-            result = {
+            result: dict[str, Any] = {
                 "result_for": call.id,
                 "text": f"raw-{call.id}-{call.occurrence} " + "y" * rng.randrange(60),
                 "tool": call.tool,
