@@ -52,7 +52,7 @@ mutation: $(VENV)/.dev ## Every mutant of the core
 	$(BIN)/python -m tests.mutation
 
 mutation-sample: $(VENV)/.dev ## Some mutants of the core, the same ones for the same SEED
-	$(BIN)/python -m tests.mutation --sample 60 --seed $(SEED)
+	$(BIN)/python -m tests.mutation --sample 30 --seed $(SEED)
 
 # The suite against what users install: the built wheel, without extras, in a folder without the source.
 OUT := build/wheel
