@@ -5,7 +5,7 @@ boundary and puts each call through ``guard``. In the order in which they build 
 
 ``facts``, ``acts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) ·
 ``pool``, ``verdict``, ``guard`` (one call) · ``finished`` (one body) · ``owned``, ``wishes``, ``gated``,
-``recovering``, ``given``, ``session`` · ``opening``.
+``recovering``, ``returning``, ``given``, ``session`` · ``opening``.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from capstate.runtime.finished import exceeding
 from capstate.runtime.given import Given
 from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
 from capstate.runtime.owned import TRIES
+from capstate.runtime.returning import Returning
 from capstate.runtime.verdict import lapsed, operation_id
 from capstate.runtime.wishes import Wishes, selectors_of
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from capstate.trace import Message
 
 
-class Session(Wishes, Given):
+class Session(Wishes, Given, Returning):
     """A session that this process owns. Made by :meth:`Runtime.session`, :meth:`spawn`, :meth:`child`, :meth:`fork`."""
 
     def reproject(

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from capstate.authority import Effect, Grant, Lifetime, Limits, check_selector
+from capstate.children import ChildRecord
 from capstate.effects import Operation
 from capstate.errors import InvalidInputError
 from capstate.ledger import OPENED, Entry
@@ -66,6 +67,8 @@ class State(Acts):
     """Sequence and body of the last receipt."""
     children: list[str] = field(factory=list)
     """Children and forks that were started from here."""
+    results: dict[str, ChildRecord] = field(factory=dict)
+    """By child, what was kept of its last result."""
     ended: bool = False
     holes: list[int] = field(factory=list)
     """Sequence numbers at which damage was found."""
@@ -240,6 +243,11 @@ class State(Acts):
         if child not in self.children:
             self.children.append(child)
 
+    def _child_result(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        child, made = chain_id(body["child"]), ChildRecord.from_json(body["record"])
+        if adds:
+            self.results[child] = made
+
     def _ended(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         self.ended = True
         self.version += 1
@@ -309,6 +317,7 @@ _HANDLERS: dict[str, Callable[[State, Entry, dict[str, Any], bool], None]] = {
     "closed": State._closed,
     "spawned": State._spawned,
     "forked": State._spawned,
+    "child-result": State._child_result,
     "ended": State._ended,
     "accepted": State._accepted,
     "repaired": State._repaired,

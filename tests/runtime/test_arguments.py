@@ -14,6 +14,7 @@ import pytest
 import capstate
 from capstate.authority import Effect, Grant, Limits, allow, ask, deny
 from capstate.capabilities import Group, Tool, ToolEffect, ToolEffectName
+from capstate.children import Result
 from capstate.epochs import Cause, CauseName
 from capstate.errors import (
     CallNotStartedError,
@@ -68,6 +69,7 @@ SESSION: dict[str, dict[str, Any]] = {
     "check": {"body": {"tools": [], "messages": []}},
     "spawn": {"id": "k", "want": ["git/log"], "at": "e1", "call": "c1"},
     "child": {"id": "born"},
+    "child_result": {"id": "born", "result": Result("t", "completed"), "resolves": bool},
     "fork": {"id": "f", "at": "e1", "path": ["e1"]},
     "explain": {"tool": "git/log"},
     "guard": {"call": call("git/log"), "cost": 0},

@@ -12,6 +12,7 @@ from typing import Any
 from tests.scenarios.reading import (
     Fault,
     changes_of,
+    child_record,
     look_of,
     outcome_of,
     product_operation,
@@ -228,6 +229,16 @@ def _limit(story: Stage, check: Mapping[str, Any], state: State) -> Iterator[Fau
         yield "max", check["max"], most
 
 
+def _child_record(_: Stage, check: Mapping[str, Any], state: State) -> Iterator[Fault]:
+    kept = child_record(state, check["child"])
+    if kept is None:
+        yield "child", check["child"], "no record"
+        return
+    for word in ("status", "trace_ref", "claims", "waiting_on"):
+        if word in check and not same(check[word], kept[word]):
+            yield word, check[word], kept[word]
+
+
 def _summary_outcomes(_: Stage, check: Mapping[str, Any], state: State) -> Iterator[Fault]:
     summaries = [m for m in state.views[check["session"]] if m["role"] == "summary"]
     told = {row["call"]: row["outcome"] for m in summaries for row in m.get("rows", ())}
@@ -272,6 +283,7 @@ _CHECKS: dict[str, tuple[set[str], _Tell]] = {
     "trace": ({"valid", "open_calls", "results_for", "kept_includes", "group_atomic", "same_as_event", "adjacent",
                "occurrences", "evidence_order", "summaries_at_most"}, trace),
     "wire": ({*WIRE, "or_withheld", "tools"}, wire),
+    "child_record": ({"status", "trace_ref", "claims", "waiting_on"}, _child_record),
     "summary_outcomes": ({"outcomes", "source_messages_include"}, _summary_outcomes),
     "journal": ({"readable_records", "damaged", "sequence", "line", "contains", "excludes"}, _journal),
 }  # fmt: skip

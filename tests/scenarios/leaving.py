@@ -63,9 +63,19 @@ class Leaving(Calling):
             "spawn", parent=parent, session=child, want=event["want"], call=event.get("call"), keep=not self.processes
         )
         self.parents[child], self.wants[child] = parent, event["want"]
+        self.spawned_by[child] = event.get("call")
         self.providers[child] = self.provider(parent)
         self._elsewhere(child, self.where[parent])
         self.causes[child] = "child"
+
+    def op_child_result(self, event: dict[str, Any]) -> None:
+        """A child returns: its parent keeps what it says, and the call that started it has its result."""
+        child = event["child"]
+        parent, call = self.parents[child], self.spawned_by.get(child)
+        known = [one["id"] for one in self.given.get("evidence", ())]
+        told = self.host_of(parent).call("child_result", parent=parent, child=child, told=event, known=known)
+        if call is not None and call in [one["id"] for one in self.transcript(parent).open_calls()]:
+            self._answer(parent, call, "ok", detail=f"{child}: {told}")
 
     def op_resume_child(self, event: dict[str, Any]) -> None:
         """A child goes on, in a new process."""

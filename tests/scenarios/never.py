@@ -337,6 +337,25 @@ def _stolen(story: Stage, never: Mapping[str, Any]) -> Iterator[Seen]:
             owner = None
 
 
+def _claim_becomes(story: Stage, never: Mapping[str, Any]) -> Iterator[Seen]:
+    for state in during(story, never):
+        kept = reading.child_record(state, never["child"])
+        if kept is None:
+            continue
+        for claim in never["claims"]:
+            if kept["claims"].get(claim) in never["forbidden"]:
+                yield state.n, [claim, kept["claims"][claim]]
+
+
+def _child_result_lost(story: Stage, never: Mapping[str, Any]) -> Iterator[Seen]:
+    returned = [
+        n for n, e in enumerate(story.case["when"], 1) if (e["op"], e.get("child")) == ("child_result", never["child"])
+    ]
+    for state in during(story, never):
+        if returned and state.n >= returned[0] and reading.child_record(state, never["child"]) is None:
+            yield state.n, "no record"
+
+
 _PREDICATES: dict[str, Callable[[Stage, Mapping[str, Any]], Iterator[Seen]]] = {
     "approval_misrouted": _misrouted,
     "approval_reused": _reused,
@@ -346,6 +365,8 @@ _PREDICATES: dict[str, Callable[[Stage, Mapping[str, Any]], Iterator[Seen]]] = {
     "callable": _callable,
     "changed_by_failed_compaction": never_wire.failed_compaction,
     "child_exceeds_parent": _child_exceeds,
+    "child_result_lost": _child_result_lost,
+    "claim_becomes": _claim_becomes,
     "cover_lost": never_wire.cover_lost,
     "executed": _executed,
     "executed_after_crash": _executed_after_crash,

@@ -178,3 +178,19 @@ def lost_results(state: State, session: str) -> list[str]:
     if len(sent) >= len(results):
         return []
     return [m["id"] for m in results if not any(m.get("text", "") in item.text for item in sent)] or ["a result"]
+
+
+def child_record(state: State, child: str) -> dict[str, Any] | None:
+    """Return what a parent's chain keeps of a child's result: status, reference, claims, who is waited for."""
+    kept = [chain["results"][child] for chain in state.chains.values() if child in chain.get("results", {})]
+    if not kept:
+        return None
+    claims = {id_: "supported" if held else "unsupported" for id_, held in kept[-1]["supported"].items()}
+    told = kept[-1]["result"]
+    return {
+        "status": kept[-1]["status"],
+        "trace_ref": told["trace_ref"],
+        "claims": claims,
+        "waiting_on": kept[-1]["waiting_on"],
+        "told": [claim["id"] for claim in told["claims"]],
+    }

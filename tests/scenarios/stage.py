@@ -68,6 +68,8 @@ class Stage:
         """Grants to sessions that do not exist yet."""
         self.operations: dict[str, tuple[str, dict[str, Any], str | None]] = {}
         """By the case's id: session, call, and the product's id."""
+        self.spawned_by: dict[str, str | None] = {}
+        """By child, the call that started it."""
         self.begun: dict[tuple[str, str, int], str | None] = {}
         self.refusals: dict[str, list[dict[str, Any]]] = {}
         self.loads: list[tuple[str, str, list[str], str | None]] = []

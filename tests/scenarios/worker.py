@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from capstate.authority import Grant, Limits
+from capstate.children import Claim, Result
 from capstate.errors import CapstateError, NeedsApproval, Refused
 from capstate.ledger import Ledger, Record, load, verify
 from capstate.runtime import Gate, Permit, Runtime, Session
@@ -189,6 +190,11 @@ class Worker:
         steps = self._sessions[session].recover(by="recovery")
         return [{"call": step.operation.call, "action": str(step.action)} for step in steps]
 
+    def do_child_result(self, parent: str, child: str, told: dict[str, Any], known: list[str]) -> str:
+        made = [Claim(c["id"], c["claim"], c["evidence"]) for c in told.get("claims", ())]
+        result = Result(child, told["status"], claims=made, trace_ref=told.get("trace_ref"))
+        return str(self._sessions[parent].child_result(child, result, resolves=set(known).__contains__).status)
+
     def do_approve(self, session: str, call: dict[str, Any], decision: str) -> None:
         one = self._sessions[session]
         (one.reject if decision == "reject" else one.approve)(forms.call_of(call), by="ann")
@@ -246,6 +252,7 @@ class Worker:
             },
             "pins": {f"{s} {i}": sorted(map(list, pin)) for (s, i), pin in state.pins.items()} | given,
             "ended": state.ended,
+            "results": {child: record.to_json() for child, record in state.results.items()},
             "limits": limits.to_json() if limits is not None else None,
             "pool": json.loads(pool.value) if pool is not None else None,
             "receipt": state.receipt[1]["kinds"] if state.receipt is not None else [],
