@@ -20,7 +20,7 @@ from typing import Self
 
 from capstate.authority import Effect, Grant, Limits, deny
 from capstate.errors import InvalidInputError
-from capstate.ledger import Ledger, Record, Writer, check_key
+from capstate.ledger import Ledger, Record, check_key
 from capstate.runtime.facts import Operation
 from capstate.runtime.guard import Gate, Permit
 from capstate.runtime.opening import Opener
@@ -78,7 +78,7 @@ class Runtime(Opener):
         self._sources = (catalog, dict(grants or {}), dict(ceilings or {}))
         self._clock = clock
         self._lock = threading.Lock()
-        self._writers: dict[str, Writer] = {}
+        self._sessions: dict[str, Session] = {}
 
     def session(self, id: str, *, holder: str | None = None, limits: Limits | None = None) -> Session:  # noqa: A002 - the word of the design
         """Open a session, new or resumed, as its sole writer.

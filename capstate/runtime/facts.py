@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from capstate.authority import Effect, Grant, Lifetime, Limits
+from capstate.ledger import check_chain
 
 
 @frozen
@@ -20,7 +21,8 @@ class Approval:
 
     Attributes:
         reached: (qualified id, fingerprint) of each further tool that the call would reach.
-        seen: sequence of the holder's last entry when it was given, if that is another chain: a later deny ends it.
+        seen: (chain, sequence of its last entry) of every other chain that authority rested on when it was given: a
+            deny behind that ends it, also one that was taken back since.
     """
 
     call: str
@@ -30,7 +32,7 @@ class Approval:
     arguments: str
     by: str
     reached: tuple[tuple[str, str], ...] = ()
-    seen: int = -1
+    seen: tuple[tuple[str, int], ...] = ()
 
     @property
     def key(self) -> tuple[str, int, str, str]:
@@ -51,7 +53,7 @@ class Approval:
             "definition": self.definition,
             "occurrence": self.occurrence,
             "reached": [list(pair) for pair in self.reached],
-            "seen": self.seen,
+            "seen": [list(pair) for pair in self.seen],
             "tool": self.tool,
         }
 
@@ -65,7 +67,8 @@ class Operation:
         state: ``executing`` until it is settled, then ``committed``.
         outcome: of a settled one; ``outcome_unknown`` is settled for the trace, and unsettled for a repeat.
         session: who owns it.
-        doubted: what settled it does not count: it waits for reconciliation.
+        token: of the writer that started it; 0 if what says so may not add.
+        doubted: what settled it, or started it again, does not count: it waits for reconciliation.
         cost: what it reserved in the limits of its tree; None if it reserved nothing.
     """
 
@@ -82,6 +85,11 @@ class Operation:
     evidence: str | None = None
     doubted: bool = False
     cost: int | None = None
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        """What it does: tool, arguments, effect."""
+        return self.tool, self.arguments, self.effect
 
     @property
     def settled(self) -> bool:
@@ -109,26 +117,28 @@ class Opening:
 
 
 def opening_from(chain: str, body: Mapping[str, Any], *, adds: bool) -> Opening:
-    """Return what the first entry says. One that may not add opens a child that may do nothing."""
+    """Return what the first entry says. One that may not add opens a child that may do nothing, of nobody."""
     kind, origin, want = text(body["kind"]), body.get("origin"), body.get("want")
     parent = body.get("parent")
     if kind not in ("session", "child", "fork", "holder"):
         raise ValueError(kind)
-    if not adds and kind != "holder":
-        kind, want = "child", None
+    if not adds:  # whose it is and what it is part of would add as well
+        own = chain_id(chain)
+        return Opening("holder" if kind == "holder" else "child", text(body.get("log", "")), own, own)
     return Opening(
         kind,
         text(body.get("log", "")),
-        text(body.get("holder", chain)),
-        text(body.get("root", chain)),
-        text(parent) if parent is not None else None,
+        chain_id(body.get("holder", chain)),
+        chain_id(body.get("root", chain)),
+        chain_id(parent) if parent is not None else None,
         tuple(map(text, want)) if want is not None else None,
-        (text(origin[0]), maybe(origin[1]), whole(origin[2]), text(origin[3])) if origin is not None else None,
+        (chain_id(origin[0]), maybe(origin[1]), whole(origin[2]), text(origin[3])) if origin is not None else None,
     )
 
 
 def approval_from(body: Mapping[str, Any]) -> Approval:
     """Return the approval or rejection that an entry holds."""
+    seen = body.get("seen")
     return Approval(
         text(body["call"]),
         whole(body["occurrence"]),
@@ -137,7 +147,7 @@ def approval_from(body: Mapping[str, Any]) -> Approval:
         text(body["arguments"]),
         text(body["by"]),
         tuple((text(tool), text(print_)) for tool, print_ in body.get("reached", ())),
-        int(body.get("seen", -1)),
+        tuple((text(chain), whole(sequence)) for chain, sequence in seen) if isinstance(seen, list) else (),
     )
 
 
@@ -188,6 +198,12 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(type(value).__name__)
     return value
+
+
+def chain_id(value: object) -> str:
+    """Return ``value`` if a ledger can hold a chain of that id. Raises InvalidInputError."""
+    check_chain(value)
+    return text(value)
 
 
 def maybe(value: object) -> str | None:

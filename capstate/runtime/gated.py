@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from capstate.authority import Limits
 from capstate.errors import InvalidInputError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import PoolChange, Record
 from capstate.runtime.guard import Gate, Permit, check_cost
+from capstate.runtime.live import Folds
 from capstate.runtime.owned import TRIES, Owned, named_person
-from capstate.runtime.pool import Usage, recovered
-from capstate.runtime.verdict import Names, Verdict, judge, operation_id, outlived, refusal
+from capstate.runtime.pool import Tree, Usage
+from capstate.runtime.verdict import Names, Verdict, judge, lapsed, operation_id, outlived, refusal
 from capstate.trace import Call, Outcome
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ class Gated(Owned):
     """The calls of a session."""
 
     _names: Names | None = None
-    _swept: bool = False
+    _tree: Tree | None = None
 
     def guard(self, call: Call, *, cost: int = 0) -> Gate:
         """Return the gate for one call: ``with`` or ``async with`` it, and run the tool inside.
@@ -77,12 +79,23 @@ class Gated(Owned):
         state = live.state
         if state.token > self._token:
             raise StaleWriterError(self.id, None, live.folds.head(self.id), owner=False)
+        if state.approvals and (ended := lapsed(state.approvals, surface)):
+            # Whatever denied them now may be gone at the next look, and leave no trace.
+            self._append(Record("lapsed", {"tools": ended}))
+            _, _, surface = live.look(self._profile.names, self._line(self._path))
         verdict = judge(self._by_name(surface), call, state, self._damaged, self._elsewhere)
-        if verdict.approval is not None and self.holder != self.id:
-            holder = live.folds.get(self.holder)
-            if holder is not None and outlived(verdict.approval, holder):
-                return verdict._replace(reason=Reason.NEEDS_APPROVAL, approval=None)
+        if verdict.approval is not None and outlived(verdict.approval, self._others()):
+            return verdict._replace(reason=Reason.NEEDS_APPROVAL, approval=None)
         return verdict
+
+    def _others(self) -> Iterator[State]:
+        """Give the states that authority rests on, without the session's own."""
+        return (state for state in self._live.line() if state.chain != self.id)
+
+    def _elsewhere_seen(self) -> tuple[tuple[str, int], ...]:
+        """Return (chain, sequence of the last entry read) of each of these."""
+        heads = ((state.chain, self._live.folds.head(state.chain)) for state in self._others())
+        return tuple((chain, head.sequence) for chain, head in heads if head is not None)
 
     def _start(self, call: Call, cost: int) -> Permit:
         with self._lock:
@@ -128,8 +141,18 @@ class Gated(Owned):
             "tool": tool,
             "used": reserved.totals() if reserved is not None else {},
         }
-        self._append(Record("started", body), pool=self._change(reserved), derived=True)
+        self._append_with(Record("started", body), reserved)
         return operation
+
+    def _append_with(self, record: Record, usage: Usage | None) -> None:
+        """Append what was derived, and the pool with it."""
+        if usage is None:
+            self._append(record, derived=True)
+            return
+        root = self._root()
+        with self._shared().own_change():
+            change = PoolChange(root, usage.version, usage.encode(root, self._runtime.key))
+            self._append(record, pool=change, derived=True)
 
     def _settle(self, permit: Permit, outcome: Outcome, evidence: str | None, cost: int) -> None:
         with self._lock:
@@ -143,7 +166,7 @@ class Gated(Owned):
                 if usage is not None:
                     body["used"] = usage.totals()
                 try:
-                    self._append(Record("settled", body), pool=self._change(usage), derived=True)
+                    self._append_with(Record("settled", body), usage)
                 except (StaleWriterError, PoolConflictError) as error:
                     self._after(error, attempt)
                     continue
@@ -152,7 +175,7 @@ class Gated(Owned):
             raise StaleWriterError(self.id, None, None, owner=True)
 
     def _damaged(self) -> str:
-        return next((state.chain for state in (*self._live.line(), *self._origins()) if state.read_only), "")
+        return next((state.chain for state in self._live.line() if state.read_only), "")
 
     def _elsewhere(self) -> list[Operation]:
         return [op for origin in self._origins() for op in origin.open.values()]
@@ -179,17 +202,13 @@ class Gated(Owned):
         return limits if limits is not None and limits != _UNLIMITED else None
 
     def _usage(self) -> Usage:
+        return self._shared().usage(self._live.state)
+
+    def _shared(self) -> Tree:
         root, key, ledger = self._root(), self._runtime.key, self._runtime.ledger
-        row = ledger.pool(root)
-        usage = Usage.read(row.value, row.version, root, key) if row is not None else None
-        above = self._live.folds.get(root)
-        known = max(self._live.state.used["serial"], above.used["serial"] if above is not None else 0)
-        if usage is not None and usage.serial >= known and self._swept:
-            return usage
-        # At the first look, and when the row is behind what an entry says: all entries of the tree are asked.
-        made = recovered(ledger, root, key, row.version if row is not None else 0)
-        self._swept = True
-        return usage if usage is not None and usage.serial >= made.serial else made
+        if self._tree is None or self._tree.root != root:
+            self._tree = Tree(root, ledger, key, Folds(ledger, key))
+        return self._tree
 
     def _fits(self, limits: Limits, cost: int) -> tuple[Usage, str | None]:
         usage = self._usage()
@@ -205,7 +224,7 @@ class Gated(Owned):
             if chain == self.id:
                 dead = running.token != self._writer.token
             else:
-                state = self._runtime.state(chain)
+                state = self._shared().folds.get(chain)
                 dead = (state is not None and running.token < state.token) or self._can_be_had(chain)
             if dead:
                 usage = usage.freed(chain)
@@ -217,12 +236,6 @@ class Gated(Owned):
         except SessionLockedError:
             return False
         return True
-
-    def _change(self, usage: Usage | None) -> PoolChange | None:
-        if usage is None:
-            return None
-        root = self._root()
-        return PoolChange(root, usage.version, usage.encode(root, self._runtime.key))
 
     # -- refusals
 

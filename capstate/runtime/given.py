@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from capstate.authority import Effect, Grant, Lifetime, check_selector
-from capstate.errors import InvalidInputError, Reason, SessionLockedError
+from capstate.errors import InvalidInputError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import Record
 from capstate.runtime.gated import Gated
-from capstate.runtime.owned import named_person
+from capstate.runtime.live import shares
+from capstate.runtime.owned import TRIES, named_person
 from capstate.runtime.verdict import approval_of
 from capstate.runtime.wishes import named, selectors_of
 
@@ -58,6 +59,8 @@ class Given(Gated):
             self._live.folds.refresh()
             shared = grant.lifetime is Lifetime.PERSISTENT and self.holder != self.id
             state = self._live.folds.get(self.holder) if shared else self._live.state
+            if shared and not shares(self._live.state, state):
+                raise InvalidInputError("holder", "one whose name no other session's chain bears", self.holder)
             if state is not None and any(g.id == grant.id and g != grant for g in state.grants.values()):
                 raise InvalidInputError("grant id", "one that no other grant has", grant.id)
             record = Record("grant", grant.to_json())
@@ -99,20 +102,16 @@ class Given(Gated):
                 self._given(on, Effect.ALLOW, by or name, Lifetime.UNTIL, pin=True, until=name)
                 for on in selectors_of(grants)
             ]
-            records = [Record("grant", grant.to_json()) for grant in made]
-            if name in self._live.over:
-                records.insert(0, Record("job-ended", {"job": name}))
-            if records:
-                self._append(*records)
-            self._live.over.discard(name)
+            if made:
+                self._append(*(Record("grant", grant.to_json()) for grant in made))
+            self._jobs[name] = self._jobs.get(name, frozenset()) | {grant.id for grant in made}
         try:
             yield self
         finally:
             with self._lock:
+                self._jobs.pop(name, None)  # over, also if the ledger cannot be told now
                 if not self._closed:
-                    self._live.over.add(name)  # over, also if the ledger cannot be told now
                     self._append(Record("job-ended", {"job": name}))
-                    self._live.over.discard(name)
 
     def approve(self, call: Call, *, by: str) -> None:
         """Approve exactly this call: occurrence, definition, arguments; once.
@@ -121,13 +120,19 @@ class Given(Gated):
             InvalidInputError: this call does not wait for approval now.
         """
         with self._open():
-            verdict = self._judge(call)
-            holder = self._live.folds.head(self.holder) if self.holder != self.id else None
-            approval = approval_of(call, verdict, named_person(by), holder.sequence if holder is not None else -1)
-            if approval is None or verdict.reason is not Reason.NEEDS_APPROVAL:
-                got = verdict.reason.value if verdict.reason is not None else "one that may start"
-                raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
-            self._append(Record("approved", approval.to_json()))
+            for attempt in range(TRIES):
+                verdict = self._judge(call)
+                approval = approval_of(call, verdict, named_person(by), self._elsewhere_seen())
+                if approval is None or verdict.reason is not Reason.NEEDS_APPROVAL:
+                    got = verdict.reason.value if verdict.reason is not None else "one that may start"
+                    raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)
+                try:
+                    self._append(Record("approved", approval.to_json()), derived=True)
+                except StaleWriterError as error:
+                    self._after(error, attempt)  # a deny that came in between comes before
+                    continue
+                return
+            raise StaleWriterError(self.id, None, None, owner=True)
 
     def reject(self, call: Call, *, by: str) -> None:
         """Refuse a call that waits for approval, for good; an approval given before is withdrawn.
@@ -137,7 +142,7 @@ class Given(Gated):
         """
         with self._open():
             verdict = self._judge(call)
-            approval = approval_of(call, verdict, named_person(by), -1)
+            approval = approval_of(call, verdict, named_person(by))
             if approval is None or verdict.reason not in (None, Reason.NEEDS_APPROVAL):
                 got = verdict.reason.value if verdict.reason is not None else "none"
                 raise InvalidInputError(f"call {call.id!r}", "a call that waits for approval", got)

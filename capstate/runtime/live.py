@@ -34,15 +34,16 @@ class Folds:
     rolled: set[str] = field(factory=set)
     """Chains of which entries that were read are gone, or are others now."""
     _states: dict[str, tuple[Head, State]] = field(factory=dict)
-    _revision: int | None = None
+    revision: int | None = None
+    """The ledger's revision as of the last refresh."""
 
     def refresh(self) -> None:
         """Take in whatever anybody appended to these chains."""
         revision = self.ledger.revision()
-        if revision != self._revision:
+        if revision != self.revision:
             for chain in tuple(self._states):
                 self._take(chain)
-            self._revision = revision
+            self.revision = revision
 
     def get(self, chain: str) -> State | None:
         """Return the state of ``chain``; None if it has no entry."""
@@ -95,7 +96,7 @@ class _Made(NamedTuple):
 
     inputs: tuple[Any, ...]
     expires: int | None
-    until: tuple[int | None, frozenset[str]] | None
+    until: tuple[int, frozenset[str]] | None
     authority: Authority
 
 
@@ -106,12 +107,10 @@ class Live:
     chain: str
     folds: Folds
     sources: Sources
-    clock: Callable[[], int]
-    alive: Callable[[str], int | None]
-    """The fencing token under which this process has a session open; None if it has not."""
-    over: set[str] = field(factory=set)
-    """Jobs that ended although the ledger could not be told."""
-    _latest: int = 0
+    clock: Callable[[int], int]
+    """The time now, never before the one given."""
+    jobs: Callable[[str], tuple[int, frozenset[str]] | None]
+    """Of a session that this process has open: its fencing token, and the grants of jobs that run in it now."""
     _nothing: Authority = field(factory=lambda: Authority(Pool(launch=False)))
     _made: dict[str, _Made] = field(factory=dict)
     _looked: tuple[tuple[Any, ...], Surface] | None = None
@@ -123,8 +122,7 @@ class Live:
 
     def now(self) -> int:
         """Milliseconds since the epoch; never behind the ledger, and never running back."""
-        self._latest = max(self._latest, self.clock(), self.folds.latest())
-        return self._latest
+        return self.clock(self.folds.latest())
 
     def look(self, names: NameRule, path: tuple[str, ...] | None) -> tuple[Catalog, Authority, Surface]:
         """Return what exists, who may, and what may be called, all read now.
@@ -149,7 +147,7 @@ class Live:
         """Return the authority of ``chain``'s session now, with that of its ancestors."""
         state = self.folds.get(chain)
         opening = state.opening if state is not None else None
-        if state is None or opening is None:
+        if state is None or opening is None or opening.kind == "holder":
             return self._nothing
         holder = state if opening.holder == chain else self.folds.get(opening.holder)
         parent = None
@@ -163,7 +161,7 @@ class Live:
             made is not None
             and made.inputs == inputs
             and (made.expires is None or made.expires > self.now())
-            and (made.until is None or made.until == self._until(chain))
+            and made.until == (self.jobs(chain) if _has_jobs(state) else None)
         ):
             return made.authority
         made = self._made[chain] = self._make(chain, state, holder, inputs, made)
@@ -181,13 +179,14 @@ class Live:
             state = origin
 
     def line(self) -> Iterator[State]:
-        """Give the states that authority rests on: of the session, its ancestors, their holders, and the root."""
+        """Give the states that authority rests on: of session and ancestors, their holders, origins and root."""
         seen: set[str] = set()
         chain: str | None = self.chain
         while chain is not None and chain not in seen:
             state = self.folds.get(chain)
             opening = state.opening if state is not None else None
-            for each in (chain, *((opening.holder, opening.root) if opening is not None else ())):
+            forked = [origin.chain for origin in self.origins(state)] if state is not None else []
+            for each in (chain, *((opening.holder, opening.root) if opening is not None else ()), *forked):
                 found = self.folds.get(each) if each not in seen else None
                 seen.add(each)
                 if found is not None:
@@ -215,10 +214,6 @@ class Live:
             return "missing"
         return "ended" if state.ended else self.authority(parent, below)
 
-    def _until(self, chain: str) -> tuple[int | None, frozenset[str]]:
-        """Return what grants until a job ends live by: the token under which this process owns the chain."""
-        return self.alive(chain), frozenset(self.over)
-
     def _make(
         self, chain: str, state: State, holder: State | None, inputs: tuple[Any, ...], last: _Made | None
     ) -> _Made:
@@ -240,10 +235,11 @@ class Live:
             if other is not None and other is not state:
                 # An origin's allows are its holder's, or its own and temporary; what it was denied goes with the fork.
                 given = (g for g in other.grants.values() if g.lifetime is Lifetime.PERSISTENT)
-                grants += [g for g in given if other is holder or g.effect is not Effect.ALLOW]
+                shared = other is holder and shares(state, holder)
+                grants += [g for g in given if shared or g.effect is not Effect.ALLOW]
         expiring = [g.expires for g in grants if g.expires is not None]
         now = self.now() if expiring else 0
-        until = self._until(chain) if any(g.lifetime is Lifetime.UNTIL for g in grants) else None
+        until = self.jobs(chain) if _has_jobs(state) else None
         live = tuple(g for g in grants if (g.expires is None or g.expires > now) and _lives(g, until))
         launch = opening.launch if parent is not None else None
         pool = Pool(sources, live, launch, launch=parent is None or launch is not None)
@@ -253,12 +249,30 @@ class Live:
         return _Made(inputs, min((e for e in expiring if e > now), default=None), until, authority)
 
 
-def _lives(grant: Grant, until: tuple[int | None, frozenset[str]] | None) -> bool:
-    """Whether a grant until a job ends still lives: under its writer's token alone, which this process must hold."""
-    if grant.lifetime is not Lifetime.UNTIL or grant.effect is not Effect.ALLOW or until is None:
+def shares(state: State, holder: State | None) -> bool:
+    """Whether the chain that bears the name of ``state``'s holder is that holder's, and not some other session's.
+
+    A holder's name may be the id of a session that is its own holder; and a child's own forks share its chain, because
+    they are cut by the same parent. What others give there is for somebody else.
+    """
+    if holder is None or holder is state or holder.opening is None:
         return True
-    token, over = until
-    return token is not None and grant.token == token and grant.until not in over
+    parent = state.opening.parent if state.opening is not None else None
+    return holder.opening.holder == holder.chain and holder.opening.parent == parent
+
+
+def _has_jobs(state: State) -> bool:
+    return any(grant.lifetime is Lifetime.UNTIL for grant in state.grants.values())
+
+
+def _lives(grant: Grant, until: tuple[int, frozenset[str]] | None) -> bool:
+    """Whether a grant until a job ends still lives: in the very session object that gave it, while the job runs there.
+
+    The token alone proves nothing: it stands in a row that whoever writes the file can set back.
+    """
+    if grant.lifetime is not Lifetime.UNTIL or grant.effect is not Effect.ALLOW:
+        return True
+    return until is not None and grant.token == until[0] and grant.id in until[1]
 
 
 def _resolved(source: Source, holder: State | None) -> Source:

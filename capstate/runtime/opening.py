@@ -15,7 +15,7 @@ from capstate.runtime.live import Folds, Live
 from capstate.runtime.owned import TRIES
 from capstate.runtime.session import Session
 from capstate.runtime.sources import Sources
-from capstate.runtime.state import State
+from capstate.runtime.state import State, check_entries
 from capstate.surface import counting
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Opener:
     _sources: tuple[Any, Mapping[str, Any], Mapping[str, Any]]
     _clock: Callable[[], int]
     _lock: threading.Lock
-    _writers: dict[str, Writer]
+    _sessions: dict[str, Session]
+    _latest: int = 0
 
     def state(self, chain: str) -> State | None:
         """Return what a chain's entries say now; None if there is no such chain. For looking only."""
@@ -53,19 +54,22 @@ class Opener:
             SessionLockedError: another live writer has it.
         """
         with self._lock:
-            owner = self._writers.get(chain)
+            owner = self._sessions.get(chain)
         if owner is not None:
-            self._append_as(owner, chain, records)
+            self._append_as(owner._writer, chain, records)
             return
         with self.ledger.lock(chain) as writer:
             self._append_as(writer, chain, records)
 
     def _append_as(self, writer: Writer, chain: str, records: Sequence[Record]) -> None:
+        folds = Folds(self.ledger, self.key)
         for _ in range(TRIES):
-            head = self.ledger.head(chain)
-            entries = chain_entries(
-                chain, head, _with_opening(chain, head, records), at=self._clock(), token=writer.token, key=self.key
-            )
+            folds.refresh()
+            state, head = folds.get(chain), folds.head(chain)
+            at = self._now(state.at if state is not None else 0)
+            given = _with_opening(chain, head, records)
+            entries = chain_entries(chain, head, given, at=at, token=writer.token, key=self.key)
+            check_entries(entries)
             try:
                 self.ledger.append(chain, entries, expect=head, writer=writer)
             except StaleWriterError as error:
@@ -76,16 +80,31 @@ class Opener:
         raise StaleWriterError(chain, None, None, owner=True)
 
     def _post(self, chain: str, record: Record) -> None:
+        folds = Folds(self.ledger, self.key)
+        folds.get(chain)  # most of it is read before the storage's transaction
+
         def make(head: Head | None) -> tuple[Stored, ...]:
-            records = _with_opening(chain, head, [record])
-            return chain_entries(chain, head, records, at=self._clock(), key=self.key, posted=True)
+            folds.refresh()
+            state = folds.get(chain)
+            at = self._now(state.at if state is not None else 0)
+            entries = chain_entries(chain, head, _with_opening(chain, head, [record]), at=at, key=self.key, posted=True)
+            check_entries(entries)
+            return entries
 
         self.ledger.post(chain, make)
 
-    def _check_unused(self, id: str, place: str) -> None:  # noqa: A002 - the word of the design
+    def _now(self, latest: int) -> int:
+        """Return the time, never before ``latest``, the latest in a ledger, nor before one that was returned."""
+        with self._lock:
+            self._latest = max(self._latest, self._clock(), latest)
+            return self._latest
+
+    def _check_unused(self, id: str, place: str, session: Session) -> None:  # noqa: A002 - the word of the design
         state = self.state(id)
-        if state is not None and (state.opening is None or state.opening.kind != "holder" or state.ended):
-            raise InvalidInputError(place, "an unused session id", id)
+        if state is not None and (not _only_posts(state) or state.ended):
+            raise InvalidInputError(place, "an unused id", id)
+        if any(other.opening is not None and other.opening.holder == id for other in session._live.line()):
+            raise InvalidInputError(place, "an unused id, not that of a holder", id)
 
     def _open_session(self, id: str, holder: str | None, limits: Limits | None) -> Session:  # noqa: A002
         opening = {
@@ -158,7 +177,9 @@ class Opener:
             folds = Folds(self.ledger, self.key)
             state = folds.get(id)
             _check_alive(id, state)
+            _check_own(id, state, opening)
             if state is None or (state.opening is not None and state.opening.kind == "holder"):
+                self._check_holder(id, opening)
                 opened = {**opening, "log": secrets.token_hex(16)}
                 self._append_as(writer, id, [Record(OPENED, opened), *first])
                 folds.refresh()
@@ -166,7 +187,7 @@ class Opener:
             kind = state.opening.kind if state is not None and state.opening is not None else "session"
             fresh = _FIRST[kind] if state is None or state.receipt is None else Cause.REOPEN
             damage = ("tail",) * (repaired is not None) + ("hole",) * (state is not None and state.read_only)
-            live = Live(id, folds, Sources(*self._sources), self._clock, self._token)
+            live = Live(id, folds, Sources(*self._sources), self._now, self._jobs)
             session = Session(cast("Runtime", self), live, writer, fresh=fresh, damage=damage)
             session._audit = verdict.outcome.value
             session._previous = self._last(state, session) or previous or self._origin(state, session)
@@ -174,8 +195,19 @@ class Opener:
             writer.close()
             raise
         with self._lock:
-            self._writers[id] = writer
+            self._sessions[id] = session
         return session
+
+    def _check_holder(self, id: str, opening: Mapping[str, Any]) -> None:  # noqa: A002
+        """Refuse a session for a holder of which another session's chain bears the name."""
+        holder = opening["holder"]
+        known = self.state(holder) if opening["kind"] == "session" and holder != id else None
+        if known is None or known.opening is None:
+            return
+        if known.opening.holder != holder or known.opening.parent is not None:
+            raise InvalidInputError(
+                f"holder of session {id!r}", "one whose name no other session's chain bears", holder
+            )
 
     def _last(self, state: State | None, session: Session) -> Receipt | None:
         """Return the last receipt; a bad one lowers the audit outcome and never bricks the session."""
@@ -203,20 +235,38 @@ class Opener:
                 return self._last(state, session)
         return None
 
-    def _token(self, chain: str) -> int | None:
+    def _jobs(self, chain: str) -> tuple[int, frozenset[str]] | None:
         with self._lock:
-            writer = self._writers.get(chain)
-        return writer.token if writer is not None and not writer.closed else None
+            session = self._sessions.get(chain)
+        if session is None or session._writer.closed:
+            return None
+        return session._writer.token, frozenset().union(*tuple(session._jobs.values()))
 
     def _forget(self, session: Session) -> None:
         with self._lock:
-            if self._writers.get(session.id) is session._writer:
-                del self._writers[session.id]
+            if self._sessions.get(session.id) is session:
+                del self._sessions[session.id]
 
 
 def _check_alive(id_: str, state: State | None) -> None:
     if state is not None and state.ended:
         raise SessionClosedError(f"session {id_!r} was ended")
+
+
+def _only_posts(state: State) -> bool:
+    """Whether a chain is no session's yet, and holds only what takes away."""
+    return state.opening is not None and state.opening.kind == "holder" and not state.written
+
+
+def _check_own(id_: str, state: State | None, opening: Mapping[str, Any]) -> None:
+    """Refuse to open as a child, a fork, or for another holder what is a holder's chain already.
+
+    Posts alone make no holder: a child may be denied before it begins.
+    """
+    if state is None or state.opening is None or state.opening.kind != "holder" or _only_posts(state):
+        return
+    if opening["kind"] != "session" or opening["holder"] != id_:
+        raise InvalidInputError(f"session {id_!r}", "an unused id", "that of a holder")
 
 
 def _with_opening(chain: str, head: Head | None, records: Sequence[Record]) -> list[Record]:

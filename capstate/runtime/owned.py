@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from capstate.epochs import NO_PROFILE, Cause, Epoch
 from capstate.errors import InvalidInputError, PoolConflictError, SessionClosedError, StaleWriterError
 from capstate.ledger import PoolChange, Record, Writer, chain_entries
+from capstate.runtime.state import check_entries
 
 if TYPE_CHECKING:
     from capstate.projection import Profile
@@ -48,6 +49,8 @@ class Owned:
         self._retained: tuple[int, ...] = ()
         self._opaque: tuple[tuple[str, str], ...] = ()
         self._permits: list[Permit] = []
+        self._jobs: dict[str, frozenset[str]] = {}
+        """The grants of the jobs that run here now. Nothing durable: they live in this object or nowhere."""
         self._refused: dict[tuple[str, str], int] = {}
         self._seen: set[tuple[str, str]] = set()
         self._closed = False
@@ -100,6 +103,7 @@ class Owned:
                 token=self._writer.token,
                 key=self._runtime.key,
             )
+            check_entries(entries)
             try:
                 self._runtime.ledger.append(self.id, entries, expect=head, writer=self._writer, blobs=blobs, pool=pool)
             except StaleWriterError as error:

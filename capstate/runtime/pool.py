@@ -7,20 +7,22 @@ an entry, or is not sealed where a key is given, is made again from the entries 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from capstate.digest import canonical, seal
+from capstate.ledger import Ledger
 from capstate.runtime.facts import whole
 from capstate.runtime.live import Folds
+from capstate.runtime.state import State
 
 if TYPE_CHECKING:
     from capstate.authority import Limits
-    from capstate.ledger import Ledger
 
 
 class Running(NamedTuple):
@@ -120,25 +122,72 @@ def _seal(key: bytes, root: str, row: Mapping[str, Any]) -> str:
     return seal(key, b"pool", root.encode(), canonical(dict(row)))
 
 
-def recovered(ledger: Ledger, root: str, key: bytes | None, version: int) -> Usage:
+@define
+class Tree:
+    """The chains that share the pool of ``root``, as one session of them sees them.
+
+    What is compared with the row is every entry of every chain. They are read again as far as they grew, and only if
+    anybody changed anything in the ledger since the last look.
+    """
+
+    root: str
+    ledger: Ledger
+    key: bytes | None
+    folds: Folds
+    """Of the chains that are not the session's own."""
+    last: Usage = field(factory=Usage)
+    """What was believed last: no row and no chain that lost its end gives back less."""
+    _looked: tuple[int | None, list[State]] | None = None
+
+    def usage(self, own: State) -> Usage:
+        """Return what the row says, or, where it is not to be believed, what all entries say."""
+        self.folds.refresh()
+        if self._looked is None or self._looked[0] != self.folds.revision:
+            self._looked = self.folds.revision, list(self._walk(own))
+        row = self.ledger.pool(self.root)  # after the entries: an honest row is never behind them
+        version = row.version if row is not None else 0
+        usage = Usage.read(row.value, version, self.root, self.key) if row is not None else None
+        states = self._looked[1]
+        if usage is None or usage.serial < max(self.last.serial, own.used["serial"], *_serials(states)):
+            usage = recovered((own, *states), self.last, version)
+        self.last = usage
+        return usage
+
+    @contextmanager
+    def own_change(self) -> Iterator[None]:
+        """Within it the session itself changes the ledger: that alone is no reason to look at the whole tree again."""
+        looked, seen = self._looked, self.ledger.revision()
+        yield
+        if looked is not None and looked[0] == seen:
+            self.folds.revision = self.ledger.revision()
+            self._looked = self.folds.revision, looked[1]
+
+    def _walk(self, own: State) -> Iterator[State]:
+        chains, seen, damaged = [self.root, own.chain], set[str](), False
+        while chains:
+            chain = chains.pop()
+            state = None if chain in seen else own if chain == own.chain else self.folds.get(chain)
+            seen.add(chain)
+            if state is None or (state.opening is not None and state.opening.root != self.root):
+                continue
+            chains += state.children
+            if state.holes and not damaged:  # what was lost may have named a child: it says itself whose it is
+                damaged = True
+                chains += self.ledger.chains()
+            if state is not own:
+                yield state
+
+
+def _serials(states: list[State]) -> list[int]:
+    return [state.used["serial"] for state in states]
+
+
+def recovered(states: tuple[State, ...], last: Usage, version: int) -> Usage:
     """Return what the entries of the whole tree say was used, and what may be running."""
-    folds = Folds(ledger, key)
-    calls = spent = serial = 0
-    running: dict[str, Running] = {}
-    seen: set[str] = set()
-    chains = [root]
-    while chains:
-        chain = chains.pop()
-        state = folds.get(chain) if chain not in seen else None
-        seen.add(chain)
-        if state is None:
-            continue
-        chains += state.children
-        calls, spent = max(calls, state.used["calls"]), max(spent, state.used["spent"])
-        serial = max(serial, state.used["serial"])
-        started = [op for op in state.open.values() if op.state == "executing" and op.cost is not None]
-        if started:
-            token = max(op.token for op in started)
-            kept = [op for op in started if op.token == token]
-            running[chain] = Running(token, len(kept), sum(op.cost or 0 for op in kept))
+    calls, spent, serial = (max(last.totals()[n], *(s.used[n] for s in states)) for n in ("calls", "spent", "serial"))
+    running = {
+        state.chain: Running(state.reserving, len(costs), sum(costs))
+        for state in states
+        if (costs := [cost for each in state.reserved.values() for cost in each])
+    }
     return Usage(calls, spent, running, serial, version)

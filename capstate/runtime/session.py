@@ -19,7 +19,7 @@ from capstate.ledger import Record
 from capstate.runtime.given import Given
 from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
 from capstate.runtime.owned import TRIES
-from capstate.runtime.verdict import operation_id
+from capstate.runtime.verdict import lapsed, operation_id
 from capstate.runtime.wishes import Wishes, selectors_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Session(Wishes, Given):
         """
         selectors = selectors_of(want)
         with self._open():
-            self._runtime._check_unused(id, "child id")
+            self._runtime._check_unused(id, "child id", self)
             self._append(Record("spawned", {"at": at, "call": call, "child": id}))
             return self._runtime._open_child(self, id, selectors)
 
@@ -145,7 +145,7 @@ class Session(Wishes, Given):
                 if at not in line:
                     raise InvalidInputError("at", "an entry of the path", at)
                 line = line[: line.index(at) + 1]
-            self._runtime._check_unused(id, "fork id")
+            self._runtime._check_unused(id, "fork id", self)
             self._append(Record("forked", {"at": at, "child": id}))
             return self._runtime._open_fork(self, id, at, line)
 
@@ -251,9 +251,9 @@ class Session(Wishes, Given):
                 self._append(*claims, derived=True)
             return epoch
         records = [Record("epoch", {"digest": epoch.receipt.digest, "receipt": dict(epoch.receipt.body)}), *claims]
-        lapsed = sorted({tool for a in state.approvals for tool in a.tools if _unauthorised(epoch.surface, tool)})
-        if lapsed:
-            records.append(Record("lapsed", {"tools": lapsed}))
+        ended = lapsed(state.approvals, epoch.surface)
+        if ended:
+            records.append(Record("lapsed", {"tools": ended}))
         if facts.damage:
             found = [*facts.damage, *(("rollback",) if rolled else ())]
             records.insert(0, Record("repaired", {"damage": found}))
@@ -268,7 +268,8 @@ class Session(Wishes, Given):
             return []
         names = self._by_name(self._live.look(self._profile.names, self._line(self._path))[2])
         states = (self._live.state, *self._origins())
-        known = {(op.call, op.occurrence) for state in states for op in state.operations.values()}
+        # A start that nobody sealed must not stand in for the true one, which may have been another call.
+        known = {(op.call, op.occurrence) for state in states for op in state.operations.values() if op.token}
         records = []
         for call in calls:
             row = names.find(call.tool)
@@ -287,11 +288,6 @@ def _fork(state: State) -> dict[str, Any] | None:
     if origin is None:
         return None
     return {"at": origin[1], "digest": origin[3], "sequence": origin[2], "session": origin[0]}
-
-
-def _unauthorised(surface: Surface, tool: str) -> bool:
-    row = surface.row(tool)
-    return row is not None and row.reason in (Reason.NOT_AUTHORISED, Reason.POLICY_MISSING)
 
 
 def _differs(definition: Definition, sent: Mapping[str, Any]) -> bool:

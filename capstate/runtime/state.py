@@ -7,7 +7,7 @@ always counts (design: trusting the ledger file, damage). An entry that may not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from attrs import define, evolve, field
@@ -20,6 +20,7 @@ from capstate.runtime.facts import (
     Opening,
     Operation,
     approval_from,
+    chain_id,
     covers,
     grant_from,
     least,
@@ -45,8 +46,10 @@ class State:
     chain: str
     opening: Opening | None = None
     loads: tuple[Load, ...] = ()
-    grants: dict[str, Grant] = field(factory=dict)
-    """By id; a deny that may not add has a key of its own, so that it replaces nothing."""
+    written: bool = False
+    """Whether any entry is no post: a chain of posts alone holds only what takes away."""
+    grants: dict[str | int, Grant] = field(factory=dict)
+    """By id; a deny that may not add by its sequence, which no id can be, so that it replaces nothing."""
     restrictions: tuple[Grant, ...] = ()
     """Asks from entries that may not add: they only cut."""
     denied: list[tuple[int, str]] = field(factory=list)
@@ -60,6 +63,10 @@ class State:
     operations: dict[str, Operation] = field(factory=dict)
     open: dict[str, Operation] = field(factory=dict)
     """Operations that may be running or may have happened."""
+    reserving: int = 0
+    """The token of the writer whose calls hold something of the limits."""
+    reserved: dict[str, list[int]] = field(factory=dict)
+    """By operation, the cost that each of its running calls reserved; no entry that may not add frees any."""
     sources: dict[str, int | None] = field(factory=dict)
     """Every source and ceiling that a receipt named, with the highest revision seen."""
     retired: set[str] = field(factory=set)
@@ -101,12 +108,17 @@ class State:
         if not entry.unsealed:
             self.at = max(self.at, entry.at)
             self.token = max(self.token, entry.token)
-        handler = _HANDLERS.get(entry.kind)
+        self.written = self.written or not entry.posted
         try:
-            if handler is not None:
-                handler(self, entry, entry.body, not (entry.unsealed or doubted or entry.posted))
-        except (InvalidInputError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+            self.take(entry, adds=_written(entry) and not doubted)
+        except UNREADABLE:
             self.damaged(entry.sequence)
+
+    def take(self, entry: Entry, *, adds: bool) -> None:
+        """Take in what an entry says. Raises one of ``UNREADABLE`` if its body does not read."""
+        handler = _HANDLERS.get(entry.kind)
+        if handler is not None:
+            handler(self, entry, entry.body, adds)
 
     def damaged(self, sequence: int) -> None:
         """Take in that the chain is damaged at ``sequence``."""
@@ -116,31 +128,30 @@ class State:
 
     def _opened(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001 - one shape for all handlers
         # A chain is opened once: by its first entry, or, where that only made a holder's chain, by its first session.
-        if self.opening is None and entry.sequence == 0:
-            self.opening = opening_from(self.chain, body, adds=adds)
-            self._inherit(body, adds=adds)
-            self._limits(entry, body, adds)
-        elif self.opening is not None and self.opening.kind == "holder" and adds:
-            self.opening = evolve(opening_from(self.chain, body, adds=adds), log=self.opening.log)
-            self._inherit(body, adds=adds)
-            self._limits(entry, body, adds)
+        given = opening_from(self.chain, body, adds=adds)
+        sources = {text(name): None if high is None else whole(high) for name, high in body.get("sources") or []}
+        retired = {text(name) for name in body.get("retired") or []}
+        Limits(**(body.get("limits") or {}))
+        known = self.opening
+        if known is None and entry.sequence == 0:
+            self.opening = given
+        elif known is not None and known.kind == "holder" and adds:
+            self.opening = evolve(given, log=known.log)
+        else:
+            return
+        # A source that a fork's origin had seen is nothing in the fork as well, while it is missing or older.
+        self.sources.update(sources)
+        self.retired |= retired if adds else set()
+        self._limits(entry, body, adds)
         self.version += 1
-
-    def _inherit(self, body: dict[str, Any], *, adds: bool) -> None:
-        """Take over which sources a fork's origin had seen: a missing or older one is nothing in the fork as well."""
-        for name, high in body.get("sources") or []:
-            self.sources[text(name)] = None if high is None else whole(high)
-        if adds:
-            self.retired.update(text(name) for name in body.get("retired") or [])
 
     def _load(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         do = LoadKind(entry.kind)
-        if do is LoadKind.LOAD and not adds:
-            return
         on = tuple(check_selector(one, entry.kind) for one in _listed(body["on"]))
         found = {text(q): text(f) for q, f in dict(body.get("definitions") or {}).items()}
         load = Load(len(self.loads), do, on, maybe(body.get("at")), maybe(body.get("call")), found)
-        self.loads = (*self.loads, load)
+        if adds or do is not LoadKind.LOAD:
+            self.loads = (*self.loads, load)
 
     def _grant(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         grant = grant_from(body)
@@ -148,7 +159,7 @@ class State:
         if grant.effect is Effect.DENY:
             self.denied.append((entry.sequence, grant.on))
             self.approvals = [a for a in self.approvals if not any(covers(grant.on, tool) for tool in a.tools)]
-            self.grants[grant.id if adds else f"{grant.id}@{entry.sequence}"] = grant
+            self.grants[grant.id if adds else entry.sequence] = grant
         elif adds:
             self.grants[grant.id] = grant
         elif grant.effect is Effect.ASK:
@@ -176,8 +187,8 @@ class State:
         self.version += 1
 
     def _approved(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        given = approval_from(body)
         if adds:
-            given = approval_from(body)
             self.approvals = [*(a for a in self.approvals if a.key != given.key), given]
 
     def _rejected(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
@@ -190,40 +201,65 @@ class State:
         self.approvals = [a for a in self.approvals if ended.isdisjoint(a.tools)]
 
     def _started(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        operation = operation_from(self.chain, body, entry.token)
+        real = _written(entry)  # also behind a hole: nobody else could seal it
+        operation = operation_from(self.chain, body, entry.token if real else 0)
         used = body.get("approval")
         if used is not None:
             self.approvals = [a for a in self.approvals if list(a.key) != used]
         self._totals(entry, body)
-        same = self.operations.get(operation.id, operation)
-        if (same.tool, same.arguments, same.effect) != (operation.tool, operation.arguments, operation.effect):
-            operation = evolve(operation, id=f"{operation.id}@{entry.sequence}")  # it must not hide the one of that id
-        self.operations[operation.id] = self.open[operation.id] = operation
+        if real and operation.cost is not None:
+            self._reserve(entry.token, operation.id, operation.cost)
+        same = self.operations.get(operation.id)
+        if same is not None and same.what != operation.what:
+            # Neither may hide the other; the id is that of the one that a writer started.
+            if real and not same.token:
+                self._put(evolve(same, id=f"{same.id}@{entry.sequence}"))
+            else:
+                operation = evolve(operation, id=f"{operation.id}@{entry.sequence}")
+        elif same is not None and not real:
+            if same.id in self.open or same.effect == "read":
+                return
+            operation = evolve(same, doubted=True)
+        self._put(operation)
+
+    def _put(self, operation: Operation) -> None:
+        self.operations[operation.id] = operation
+        self.open.pop(operation.id, None)
+        if not operation.settled:
+            self.open[operation.id] = operation
+
+    def _reserve(self, token: int, operation: str, cost: int) -> None:
+        if token != self.reserving:
+            self.reserving, self.reserved = token, {}  # the reservation itself freed what an earlier writer left
+        self.reserved.setdefault(operation, []).append(cost)
+
+    def _free(self, token: int, operation: str) -> None:
+        costs = self.reserved.get(operation)
+        if costs and token == self.reserving:
+            costs.remove(min(costs))
 
     def _settled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         self._totals(entry, body)
-        known = self.operations.get(text(body["id"]))
-        if known is None:
-            return
-        outcome, evidence = Outcome(body["outcome"]), maybe(body.get("evidence"))
-        if known.settled and outcome is Outcome.OUTCOME_UNKNOWN:
+        id_, outcome, evidence = text(body["id"]), Outcome(body["outcome"]), maybe(body.get("evidence"))
+        if adds and entry.kind == "settled":
+            self._free(entry.token, id_)
+        known = self.operations.get(id_)
+        if known is None or (known.settled and outcome is Outcome.OUTCOME_UNKNOWN):
             return  # what is known stays known: a body left unsettled says nothing against a reconciliation before
-        ended = evolve(
-            known, state="committed", outcome=outcome.value, evidence=evidence,
-            doubted=not adds and known.effect != "read",
-        )  # fmt: skip
-        self.operations[ended.id] = ended
-        self.open.pop(ended.id, None)
-        if not ended.settled:
-            self.open[ended.id] = ended
+        doubted = not adds and known.effect != "read"
+        if not adds and known.state == "committed":
+            ended = evolve(known, doubted=doubted)
+        else:
+            ended = evolve(known, state="committed", outcome=outcome.value, evidence=evidence, doubted=doubted)
+        self._put(ended)
 
     def _reconciled(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         # What a named person found out counts after a hole as well: that is what waiting for it means.
-        self._settled(entry, body, not (entry.unsealed or entry.posted))
+        self._settled(entry, body, _written(entry))
 
     def _totals(self, entry: Entry, body: dict[str, Any]) -> None:
         used = body.get("used") or {}
-        for name in ("calls", "spent") if entry.unsealed else self.used:
+        for name in self.used if _written(entry) else ("calls", "spent"):
             self.used[name] = max(self.used[name], whole(used.get(name, 0)))
 
     def _epoch(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
@@ -249,8 +285,9 @@ class State:
             self.limits = limits if adds or self.limits is None else least(self.limits, limits)
 
     def _retired(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        name = text(body["name"])
         if adds:
-            self.retired.add(text(body["name"]))
+            self.retired.add(name)
             self.version += 1
 
     def _job_ended(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
@@ -269,16 +306,20 @@ class State:
         self.version += 1
 
     def _spawned(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        if text(body["child"]) not in self.children:
-            self.children.append(body["child"])
+        child = chain_id(body["child"])
+        for place in ("at", "call"):
+            maybe(body.get(place))
+        if child not in self.children:
+            self.children.append(child)
 
     def _ended(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         self.ended = True
         self.version += 1
 
     def _accepted(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
-        if not (entry.unsealed or entry.posted):
-            self.lost |= {(text(source), text(id_)) for source, id_ in body.get("lost", ())} - self.pins.keys()
+        lost = {(text(source), text(id_)) for source, id_ in body.get("lost", ())}
+        if _written(entry):
+            self.lost |= lost - self.pins.keys()
             self.accepted = entry.sequence
             self.version += 1
 
@@ -289,6 +330,31 @@ class State:
 
     def _note(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         self.notes.append(body)
+
+
+UNREADABLE = (InvalidInputError, KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""What a handler raises for a body that does not read."""
+
+
+def check_entries(entries: Sequence[Entry]) -> None:
+    """Refuse to write what every reader would take for damage: by the reader's own hand, on nothing.
+
+    Raises:
+        InvalidInputError: a body does not read.
+    """
+    for entry in entries:
+        try:
+            State(entry.chain).take(entry, adds=not entry.posted)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"record {entry.kind!r}: {error.place}", error.expected, error.got) from error
+        except UNREADABLE as error:
+            got = f"{type(error).__name__}: {error}"
+            raise InvalidInputError(f"record {entry.kind!r}", "a body that reads back", got) from error
+
+
+def _written(entry: Entry) -> bool:
+    """Whether a writer of the chain wrote it, wherever it stands."""
+    return not (entry.unsealed or entry.posted)
 
 
 def _listed(value: object) -> Iterable[str]:

@@ -5,7 +5,7 @@ Limits are judged by the session, between these reasons (see :class:`~capstate.e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import frozen
@@ -21,7 +21,8 @@ from capstate.trace import Call, Message, Outcome, Role
 if TYPE_CHECKING:
     from capstate.runtime.state import State
 
-_DENIED = frozenset({Reason.NOT_AUTHORISED, Reason.POLICY_MISSING, Reason.SCHEMA_CHANGED})
+_UNAUTHORISED = frozenset({Reason.NOT_AUTHORISED, Reason.POLICY_MISSING})
+_DENIED = _UNAUTHORISED | {Reason.SCHEMA_CHANGED}
 
 
 @frozen
@@ -148,7 +149,7 @@ def _asked(verdict: Verdict, call: Call, state: State) -> Verdict:
     return verdict._replace(reason=reason, decided_by=asks.decided_by, approval=approval)
 
 
-def approval_of(call: Call, verdict: Verdict, by: str, seen: int) -> Approval | None:
+def approval_of(call: Call, verdict: Verdict, by: str, seen: tuple[tuple[str, int], ...] = ()) -> Approval | None:
     """Return the approval of exactly this call; None if it names no tool."""
     if verdict.row is None:
         return None
@@ -159,11 +160,23 @@ def approval_of(call: Call, verdict: Verdict, by: str, seen: int) -> Approval | 
     )
 
 
-def outlived(approval: Approval, holder: State) -> bool:
-    """Whether a deny in the holder's chain came after ``approval``, and ended it."""
+def outlived(approval: Approval, others: Iterable[State]) -> bool:
+    """Whether a deny in another chain that authority rests on came after ``approval``, and ended it.
+
+    A chain that was not seen when it was given came after it, with all that it holds.
+    """
+    seen = dict(approval.seen)
     return any(
-        sequence > approval.seen and any(covers(on, tool) for tool in approval.tools) for sequence, on in holder.denied
+        sequence > seen.get(other.chain, -1) and any(covers(on, tool) for tool in approval.tools)
+        for other in others
+        for sequence, on in other.denied
     )
+
+
+def lapsed(approvals: Iterable[Approval], surface: Surface) -> list[str]:
+    """Return the tools of ``approvals`` that ``surface`` shows as not authorised: their approvals end, for good."""
+    rows = ((tool, surface.row(tool)) for approval in approvals for tool in approval.tools)
+    return sorted({tool for tool, row in rows if row is not None and row.reason in _UNAUTHORISED})
 
 
 def refusal(call: Call, verdict: Verdict) -> Refused | NeedsApproval:
