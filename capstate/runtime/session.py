@@ -259,7 +259,16 @@ class Session(Wishes, Given):
             records.insert(0, Record("repaired", {"damage": found}))
         self._append(*records, blobs=epoch.blobs, derived=True)
         live.folds.rolled.discard(self.id)
+        self._tell_of_losses()
         return epoch
+
+    def _tell_of_losses(self) -> None:
+        """Post to other chains that entries were lost that this session read, unless they say so already."""
+        for chain in sorted(self._live.folds.rolled - {self.id}):
+            now = self._runtime.state(chain)
+            if now is not None and not now.holes:
+                self._runtime._post(chain, Record("repaired", {"damage": ["rollback"]}))
+            self._live.folds.rolled.discard(chain)
 
     def _claims(self, messages: Sequence[Message]) -> list[Record]:
         """Return records of external calls that the history leaves open and no entry knows: they take away."""
