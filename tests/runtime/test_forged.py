@@ -71,8 +71,9 @@ FORGED: dict[str, list[dict[str, Any]]] = {
         {**OP, "used": {"calls": 0, "serial": 99, "spent": 0}},
     ],
     "settled": [
-        {"id": "op", "outcome": outcome, "used": {"calls": 0, "serial": 99, "spent": 0}} for outcome in map(str, Outcome)
-    ] + [{"id": "done", "outcome": "error"}],
+        *({"id": "op", "outcome": str(how), "used": {"calls": 0, "serial": 99, "spent": 0}} for how in Outcome),
+        {"id": "done", "outcome": "error"},
+    ],
     "reconciled": [{"by": "x", "id": "op", "outcome": "ok"}, {"by": "x", "id": "op", "outcome": "cancelled"}],
     "epoch": [{"digest": "y", "receipt": {"sources": [["config", "ok", 1, "d"]]}}, {"receipt": {"sources": []}}],
     "limits": [{"limits": {"calls": 99}}, {"limits": {"calls": None}}, {"limits": {"cost": 1}}],
@@ -90,7 +91,7 @@ FORGED: dict[str, list[dict[str, Any]]] = {
 
 def chain() -> list[Entry]:
     """Twenty entries of a writer, so that the forged one has sequence 20."""
-    padding = [("note", {})] * (20 - len(TRUE))
+    padding: list[tuple[str, dict[str, Any]]] = [("note", {})] * (20 - len(TRUE))
     return list(chain_entries("s", None, [Record(*one) for one in (*TRUE, *padding)], at=5, token=3, key=KEY))
 
 
@@ -142,7 +143,7 @@ def gains(state: State) -> set[Any]:
 def numbers(state: State) -> tuple[int, ...]:
     """What only grows."""
     limits = state.limits or Limits()
-    most = [-(limits.calls if limits.calls is not None else 2**60), -(limits.cost if limits.cost is not None else 2**60)]
+    most = (-(most if most is not None else 2**60) for most in (limits.calls, limits.cost))
     return (*most, state.used["calls"], state.used["spent"], *(high or 0 for high in state.sources.values()))
 
 
@@ -223,7 +224,7 @@ def test_a_forged_end_and_a_lost_row_free_no_reservation(fake: str, posted: bool
     stage = Stage(key=KEY)
     session = stage.session(limits=Limits(concurrency=1, cost=10))
     permit = started(session, "git/log", cost=8)
-    body = {"by": "x", "evidence": None, "id": permit.operation, "outcome": "ok", "used": {}}
+    body: dict[str, Any] = {"by": "x", "evidence": None, "id": permit.operation, "outcome": "ok", "used": {}}
     start = next(e.body for e in reversed(chain_of(stage)) if e.kind == "started")
     post(stage, fake, {**start, "cost": 0} if fake == "started" else body, posted=posted)
     del storage(stage)._storage.pools["s"]
