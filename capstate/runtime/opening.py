@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any, cast
 from capstate.digest import canonical
 from capstate.epochs import Cause
 from capstate.errors import InvalidInputError, MalformedError, SessionClosedError, StaleWriterError
-from capstate.ledger import OPENED, Head, Outcome, Record, Stored, Writer, chain_entries, load, read_blob, verify
+from capstate.ledger import (
+    OPENED,
+    Head,
+    Outcome,
+    Record,
+    Stored,
+    Writer,
+    chain_entries,
+    check_chain,
+    load,
+    read_blob,
+    verify,
+)
 from capstate.receipts import Receipt
 from capstate.runtime.live import Folds, Live
 from capstate.runtime.owned import TRIES
@@ -43,6 +55,7 @@ class Opener:
 
     def state(self, chain: str) -> State | None:
         """Return what a chain's entries say now; None if there is no such chain. For looking only."""
+        check_chain(chain)
         return Folds(self.ledger, self.key).get(chain)
 
     def append_to(self, chain: str, *records: Record) -> None:
@@ -80,6 +93,7 @@ class Opener:
         raise StaleWriterError(chain, None, None, owner=True)
 
     def _post(self, chain: str, record: Record) -> None:
+        check_chain(chain)
         folds = Folds(self.ledger, self.key)
         folds.get(chain)  # most of it is read before the storage's transaction
 
