@@ -68,7 +68,7 @@ class Given(Recovering):
             self._live.folds.refresh()
             shared = grant.lifetime is Lifetime.PERSISTENT and self.holder != self.id
             state = self._live.folds.get(self.holder) if shared else self._live.state
-            if shared and not shares(self._live.state, state):
+            if shared and grant.effect is not Effect.DENY and not shares(self._live.state, state):
                 raise InvalidInputError("holder", "one whose name no other session's chain bears", self.holder)
             if state is not None and any(g.id == grant.id and g != grant for g in state.grants.values()):
                 raise InvalidInputError("grant id", "one that no other grant has", grant.id)
@@ -103,7 +103,7 @@ class Given(Recovering):
             self._live.folds.refresh()
             if _has(self._live.state, id):
                 self._append(record)
-            elif _has(self._live.folds.get(self.holder), id):
+            elif shares(self._live.state, holder := self._live.folds.get(self.holder)) and _has(holder, id):
                 self._runtime.append_to(self.holder, record)
             else:
                 raise InvalidInputError("grant id", "a grant of this session or its holder", id)

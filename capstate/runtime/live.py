@@ -161,7 +161,7 @@ class Live:
             made is not None
             and made.inputs == inputs
             and (made.expires is None or made.expires > self.now())
-            and made.until == (self.jobs(chain) if _has_jobs(state) else None)
+            and (made.until is None or made.until == self.jobs(chain))
         ):
             return made.authority
         made = self._made[chain] = self._make(chain, state, holder, inputs, made)

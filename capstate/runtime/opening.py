@@ -85,6 +85,7 @@ class Opener:
         raise StaleWriterError(chain, None, None, owner=True)
 
     def _post(self, chain: str, record: Record) -> None:
+        a_chain(chain, "chain")
         folds = Folds(self.ledger, self.key)
         folds.get(chain)  # most of it is read before the storage's transaction
 

@@ -261,8 +261,8 @@ def test_a_forged_end_and_a_lost_row_free_no_reservation(fake: str, posted: bool
     del storage(stage)._storage.pools["s"]
     storage(stage)._storage.changes += 1
 
-    assert session.used["cost"] == 8
     assert refused(session, call("git/log", "c2")) is Reason.LIMIT_EXCEEDED
+    assert session.used["cost"] == 8
     permit.settle(cost=3)
     assert refused(session, call("git/log", "c2")) is None
     assert session.used == {"calls": 2, "cost": 3}
