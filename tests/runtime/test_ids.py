@@ -41,7 +41,7 @@ def test_a_holders_chain_is_taken_over_by_nobody(stage: Stage, how: str) -> None
         "session": lambda: stage.runtime().session("ann", holder="bob"),
         "limits": lambda: stage.runtime().session("ann", holder="bob", limits=Limits(calls=1)),
     }
-    with pytest.raises(InvalidInputError, match="an unused id|a child of"):
+    with pytest.raises(InvalidInputError, match=r"an unused id|a child of"):
         ways[how]()
 
     assert (entries(stage, "ann"), entries(stage, "b")) == before

@@ -183,7 +183,7 @@ def test_approval_written_behind_a_deny(plant: Plant) -> None:
 def test_holders_chain_taken_over(plant: Plant) -> None:
     """A chain that no session was opened in is free for one."""
     plant(opening, "_only_posts", lambda found: found.opening is not None and found.opening.kind == "holder")
-    for how in ("spawn", "fork", "child", "session"):
+    for how in ("spawn", "fork", "session"):
         rejects(test_ids.test_a_holders_chain_is_taken_over_by_nobody, (empty(), how))
 
 
