@@ -299,6 +299,30 @@ def verify(ledger: Path, session: str | None, head: str | None, key_file: Path |
     return GOOD if all(row["good"] for row in found) else FINDING
 
 
+@capstate.command(epilog=example("capstate effects agent.db s-42"))
+@click.argument("ledger", type=PATH)
+@click.argument("session", required=False)
+@key_option
+@json_option
+def effects(ledger: Path, session: str | None, key_file: Path | None, *, as_json: bool) -> int:
+    """List the operations that are not over, and what recovery would do about each.
+
+    The tool's side is not asked. `wait` means: nobody can tell whether it happened, and a repeat could do harm.
+    """
+    from capstate.examine import opened, read_key
+    from capstate.unsettled import unsettled
+
+    with opened(ledger) as read:
+        rows = unsettled(read, session, read_key(key_file))
+    if as_json:
+        _print({"operations": rows})
+    else:
+        from capstate.terminal import console, show_unsettled
+
+        show_unsettled(console(), rows)
+    return FINDING if rows else GOOD
+
+
 # ---- saying it
 
 

@@ -12,6 +12,7 @@ from capstate.terminal.tables import (
     show_matrix,
     show_projection,
     show_rule,
+    show_unsettled,
     show_verified,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "show_matrix",
     "show_projection",
     "show_rule",
+    "show_unsettled",
     "show_verified",
 ]

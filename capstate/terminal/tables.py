@@ -254,3 +254,14 @@ def show_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             say(out, f"head {row['head']}", "dim", 3)
     if not rows[0]["sealed"]:
         say(out, "Without a key, whoever can write this file can grant, and this audit cannot tell.", "dim")
+
+
+def show_unsettled(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print each operation that is not over, and what recovery would do about it."""
+    if not rows:
+        out.print("Every operation is over.")
+    for row in clean(rows):
+        known = f"{row['state']}, {row['outcome'].replace('_', ' ')}" if row["outcome"] else row["state"]
+        style = "bold red" if row["step"] == "wait" else "yellow"
+        out.print(Text(f"{row['session']}: {row['tool']} ").append(row["operation"], style="dim").append(f" {known}"))
+        out.print(Text("   ").append(row["step"], style=style).append(f": {row['why']}"))
