@@ -85,20 +85,25 @@ class CatalogUnavailableError(CapstateError):
 
 
 class SurfaceExceededError(CapstateError):
-    """A finished request body makes something callable that is not authorised now.
+    """A finished request body makes something callable that is not authorised now, or that nobody can tell.
 
     Attributes:
         names: wire names that the body makes callable and the surface does not.
-        differing: wire names whose definition on the wire is not the one that is authorised.
+        differing: wire names of which a definition on the wire is not the one that is authorised.
+        unknown: what in the body may make something callable, and cannot be read.
     """
 
-    def __init__(self, names: tuple[str, ...], differing: tuple[str, ...]) -> None:
-        self.names, self.differing = names, differing
+    def __init__(self, names: tuple[str, ...], differing: tuple[str, ...], unknown: tuple[str, ...] = ()) -> None:
+        self.names, self.differing, self.unknown = names, differing, unknown
         super().__init__(
             "the request body exceeds the surface: "
             + "; ".join(
                 f"{what} {', '.join(map(repr, found))}"
-                for what, found in (("not callable", names), ("another definition of", differing))
+                for what, found in (
+                    ("not callable", names),
+                    ("another definition of", differing),
+                    ("unknown", unknown),
+                )
                 if found
             )
         )

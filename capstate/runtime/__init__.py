@@ -4,7 +4,8 @@ Nothing here is a second agent runtime: no scheduler, no HTTP, no prompt. The ho
 boundary and puts each call through ``guard``. In the order in which they build on each other:
 
 ``facts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) · ``pool``,
-``verdict``, ``guard`` (one call) · ``owned``, ``wishes``, ``gated``, ``given``, ``session`` · ``opening``.
+``verdict``, ``guard`` (one call) · ``wire`` (one body) · ``owned``, ``wishes``, ``gated``, ``given``, ``session`` ·
+``opening``.
 """
 
 from __future__ import annotations

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import evolve
 
 from capstate.authority import Lifetime
-from capstate.digest import canonical
 from capstate.epochs import Cause, Epoch, Facts, reproject
-from capstate.errors import InvalidInputError, Reason, StaleWriterError, SurfaceExceededError
+from capstate.errors import InvalidInputError, Reason, StaleWriterError
 from capstate.ledger import Record
 from capstate.runtime.given import Given
 from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
 from capstate.runtime.owned import TRIES
 from capstate.runtime.verdict import operation_id
+from capstate.runtime.wire import exceeding, finding
 from capstate.runtime.wishes import Wishes, selectors_of
 
 if TYPE_CHECKING:
-    from capstate.capabilities import Definition
     from capstate.projection import OnWire, Profile
     from capstate.receipts import Receipt
     from capstate.runtime.state import State
@@ -82,28 +81,26 @@ class Session(Wishes, Given):
     def check(self, body: Mapping[str, Any]) -> OnWire:
         """Compare a finished request body with what is authorised now; a finding is its own entry.
 
+        The rule stands in ``docs/spec/guard.md``, section 9; what no body shows, in ``docs/boundary.md``.
+
         Raises:
-            SurfaceExceededError: the body makes something callable that the surface does not hold.
-            InvalidInputError: the last provider has no adapter to read it with.
+            SurfaceExceededError: the body makes something callable that the surface does not hold, or by another
+                definition, or holds something that may and cannot be read.
+            InvalidInputError: nothing was projected yet, or the last provider has no adapter to read it with.
             MalformedError: the body is none of this provider's.
         """
         with self._open():
+            if self._epoch is None:
+                raise InvalidInputError("check", "a reproject before it, for the provider of the body", "none yet")
             adapter = adapter_of(self._profile)
             if adapter is None:
                 raise InvalidInputError("check", "a provider with an adapter at the last reproject", "none")
+            adapter.recognise(body)
             wire = adapter.on_wire(body)
-            surface = self._live.look(self._profile.names, self._line(self._path))[2]
-            beyond = tuple(sorted(wire.effective - surface.wires.keys()))
-            differing = tuple(
-                sorted(
-                    name
-                    for name, sent in wire.definitions.items()
-                    if name in surface.wires and _differs(surface.wires[name].definition, sent)
-                )
-            )
-            if beyond or differing:
-                self._append(Record("finding", {"beyond": list(beyond), "differing": list(differing)}))
-                raise SurfaceExceededError(beyond, differing)
+            found = exceeding(wire, self._live.look(self._profile.names, self._line(self._path))[2])
+            if found is not None:
+                self._append(finding(found))
+                raise found
             return wire
 
     def spawn(self, id: str, *, want: Iterable[str], at: str | None = None, call: str | None = None) -> Session:  # noqa: A002 - the word of the design
@@ -292,12 +289,3 @@ def _fork(state: State) -> dict[str, Any] | None:
 def _unauthorised(surface: Surface, tool: str) -> bool:
     row = surface.row(tool)
     return row is not None and row.reason in (Reason.NOT_AUTHORISED, Reason.POLICY_MISSING)
-
-
-def _differs(definition: Definition, sent: Mapping[str, Any]) -> bool:
-    """Whether a definition on the wire is not the one that is authorised."""
-    tool = definition.tool
-    schema = sent.get("schema")
-    return sent.get("description", tool.description) != tool.description or (
-        isinstance(schema, Mapping) and canonical(dict(schema)) != canonical(tool.schema)
-    )
