@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from attrs import field, frozen
 
 from capstate.capabilities import Definition, NameRule
-from capstate.digest import Domain, check_text, encode, fingerprint
+from capstate.digest import Domain, canonical, check_text, encode, fingerprint
+from capstate.errors import InvalidInputError
 from capstate.surface import Surface, View
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Adapter(Protocol):
 
     def on_wire(self, body: Mapping[str, Any]) -> OnWire:
         """Return what a request body really makes callable, read from the body alone."""
+
+    def recognise(self, body: object) -> None:
+        """Raise MalformedError if ``body`` is no request of this API."""
 
 
 @frozen
@@ -106,11 +110,14 @@ class OnWire:
         immediate: names in the top-level list, in order.
         deferred: names that the body loads at a later point, in order of their place, each with that place: the
             call id of the tool result or search output, or ``index N`` of the message or item that carries it.
-        definitions: every definition on the wire by name: description and schema as sent.
+        definitions: the last definition on the wire by name: ``description`` and ``schema`` as sent; ``type`` if it
+            is another than the API's plain function; ``keys``, the others that may change what it makes callable.
+        others: further definitions of a name that has more than one, in order.
         referenced: names that the body refers to although no definition of them is on the wire.
         unloaded: deferred definitions on the wire that nothing in the body has loaded yet.
         withdrawn: names that only prose withdraws: their definition is still there, so they count as callable.
-        unknown: item and tool types that this version does not know, with their count.
+        unknown: what this version does not know, or cannot see, and what may make something callable: types of
+            items and tools, keys, state that the provider keeps; with their count.
     """
 
     immediate: tuple[str, ...]
@@ -120,11 +127,23 @@ class OnWire:
     unloaded: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
     unknown: Mapping[str, int] = field(factory=dict)
+    others: Mapping[str, tuple[Mapping[str, Any], ...]] = field(factory=dict, repr=False)
 
     @property
     def effective(self) -> frozenset[str]:
         """Every name that the model can call by this body (a deferred definition that a search can load included)."""
         return frozenset(self.immediate) | frozenset(self.deferred) | frozenset(self.unloaded)
+
+
+def is_sent(definition: Definition, sent: Mapping[str, Any]) -> bool:
+    """Whether ``sent``, as in :attr:`OnWire.definitions`, is ``definition``: a plain function, the same to the byte."""
+    schema, tool = sent.get("schema"), definition.tool
+    if not isinstance(schema, Mapping) or sent.keys() - {"description", "schema"}:
+        return False
+    try:
+        return sent.get("description", "") == tool.description and canonical(dict(schema)) == canonical(tool.schema)
+    except InvalidInputError:  # no JSON, and so none of ours
+        return False
 
 
 @frozen(eq=False)

@@ -253,7 +253,7 @@ def _request(record: Record, file: Path, turn: int, damage: list[Damage], shared
         leaf=_text(runtime.get("leafId")),
         registered=_filled(runtime.get("registered")),
         authorised=_filled(runtime.get("authorised")),
-        wire=None if wire is None else evolve(wire, definitions={}),
+        wire=None if wire is None else evolve(wire, definitions={}, others={}),
         definitions={} if wire is None else {n: sys.intern(_print(d)) for n, d in wire.definitions.items()},
         asked=asked(body),
         history=() if api is None or wire is None else tuple(shared.setdefault(s, s) for s in steps(api, body)),

@@ -2,13 +2,15 @@
 
 Decided where the contract is silent, each time so that more counts as callable:
 
-- what stands before a threshold compaction still counts, though the provider ignores it;
+- what stands before a compaction still counts, though the provider ignores it; a removal there does not;
+- a typed removal counts only in a message of the system, by the reference that fits, or in the ``tool_changes`` of a
+  signed block that leads the request; everywhere else the provider ignores or refuses it. An addition always counts;
 - an addition that is to be cleared at the next user message still counts after it; a removal then no longer does;
 - the signed block of a compaction is replayed with its ``tool_changes``;
-- a removal outside of a system message, which the provider refuses or ignores, takes nothing away;
-- what else a body says at the top is counted as unknown: ``thread``, a container with skills, keys of tomorrow.
+- ``thread``, ``container`` and whatever else the provider keeps is not in the body: it is counted as unknown.
 
-Tools that the provider runs are callable under their name (``web_search``); of a connected server, which lists
+A definition of type ``custom``, or of none, is a plain one. Any other keeps its type. Tools that the provider runs are
+callable under their name (``web_search``), a toolset that has none under its type; of a connected server, which lists
 its tools itself, the whole is callable as ``mcp:SERVER``, one tool of it as ``mcp:SERVER.TOOL``.
 """
 
@@ -16,7 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from capstate.providers._replay import LoadPoint, Replay, described, others
+from capstate.providers._replay import SERVERS, LoadPoint, Replay, described, further
+from capstate.providers._request import ANTHROPIC, judge, stray
+from capstate.providers._request import recognise as _recognise
 from capstate.providers._shape import blocks, listing, mapping, name, natives, prose, text
 
 if TYPE_CHECKING:
@@ -31,20 +35,23 @@ _BLOCKS = frozenset(
     """text image document search_result thinking redacted_thinking tool_use tool_result server_tool_use
     tool_search_tool_result web_search_tool_result web_fetch_tool_result code_execution_tool_result
     bash_code_execution_tool_result text_editor_code_execution_tool_result mcp_tool_use mcp_tool_result
-    mcp_tool_listing container_upload compaction tool_addition tool_removal tool_reference""".split()  # noqa: SIM905 - words, not a wall of quotes
+    mcp_tool_listing container_upload compaction tool_addition tool_removal tool_reference advisor_tool_result
+    fallback""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 _HOSTED = (
     "bash_", "text_editor_", "computer_", "web_search_", "web_fetch_", "code_execution_", "memory_",
-    "tool_search_tool_",
+    "tool_search_tool_", "computer_toolset_", "browser_toolset_", "advisor_",
 )  # fmt: skip
-_KEYS = frozenset(
-    """model messages tools tool_choice system max_tokens temperature top_p top_k stop_sequences stream metadata
-    thinking service_tier anthropic_version anthropic_beta betas context_management mcp_servers container output_config
-    output_format inference_geo speed cache_control compaction""".split()  # noqa: SIM905 - words, not a wall of quotes
+_RESULT_BLOCKS = frozenset({"text", "image", "document", "search_result", "tool_reference"})
+_NEUTRAL = frozenset(
+    """name type description input_schema cache_control defer_loading strict eager_input_streaming""".split()  # noqa: SIM905 - as above
 )
-_DEFINITION = frozenset(
-    "type name description input_schema cache_control defer_loading strict eager_input_streaming".split()  # noqa: SIM905 - as above
-)
+_CHANGES = frozenset({"tool_addition", "tool_removal"})
+
+
+def recognise(body: object) -> None:
+    """Raise MalformedError if ``body`` is no Messages request."""
+    _recognise(body, ANTHROPIC)
 
 
 def on_wire(body: Mapping[str, Any]) -> OnWire:
@@ -59,11 +66,11 @@ def on_wire(body: Mapping[str, Any]) -> OnWire:
         found, definition, deferred = tool_of(seen, tool, f"tools[{i}]")
         seen.offer(found, definition, deferred=deferred)
     servers = {f"mcp:{server}" for server in _servers(body)}
-    for found in sorted(servers - set(seen.result().definitions)):
+    toolsets = {name for name, sent in seen.result().definitions.items() if sent.get("type") in SERVERS}
+    for found in sorted(servers - toolsets):
         seen.offer(found, {"type": "mcp_server"}, deferred=False)  # the older form: a server without a toolset
-    seen.keys(body, _KEYS)
-    if isinstance(body.get("container"), dict) and body["container"].get("skills"):
-        seen.unknown["skills"] += 1
+    judge(seen, body, ANTHROPIC)
+    _system(seen, body.get("system"))
     _walk(seen, body.get("messages"))
     return seen.result()
 
@@ -87,13 +94,14 @@ def tool_of(seen: Replay, tool: object, place: str) -> tuple[str, Mapping[str, A
         server = name(tool.get("mcp_server_name"), f"{place}.mcp_server_name")
         configured = mapping(tool.get("default_config") or {}, f"{place}.default_config")
         return f"mcp:{server}", {"type": form}, configured.get("defer_loading") is True
-    found = name(tool.get("name"), f"{place}.name")
     deferred = tool.get("defer_loading") is True
     if form is None or form == "custom":
-        more = others(tool, _DEFINITION)
-        return found, described(tool.get("description"), tool.get("input_schema"), **more), deferred
+        keys = further(seen, tool, _NEUTRAL)
+        found = name(tool.get("name"), f"{place}.name")
+        return found, described(tool.get("description"), tool.get("input_schema"), keys=keys), deferred
     if not text(form, f"{place}.type").startswith(_HOSTED):
         seen.unknown[form] += 1
+    found = name(form if tool.get("name") is None else tool["name"], f"{place}.name")
     return found, described(tool.get("description"), tool.get("input_schema"), type=form), deferred
 
 
@@ -114,28 +122,47 @@ def _walk(seen: Replay, messages: object) -> None:
         role = text(message.get("role"), f"{place}.role")
         if role not in _ROLES:
             seen.unknown[f"role {role}"] += 1
+        stray(seen, message, "a message")
         content = message.get("content")
-        cleared = message.get("clear_at") is not None and n < last_user
+        removes = role == "system" and (message.get("clear_at") is None or n >= last_user)
         added: list[str] = []
-        for here, block in blocks(content, f"{place}.content"):
-            _block(seen, block, i, here, added, cleared=cleared, said=role == "system")
+        for k, (here, block) in enumerate(blocks(content, f"{place}.content")):
+            if block.get("type") == "compaction":
+                seen.restore()
+                signed = isinstance(block.get("signature"), str) and block["signature"] != ""
+                _changes(seen, block, i, here, added, removes=signed and n == k == 0)
+            _block(seen, block, i, here, added, removes=removes)
         seen.point(i, "tool_addition", added, None, f"index {i}")
         if role == "system":
             seen.hear(prose(content, f"{place}.content"))
 
 
-def _block(
-    seen: Replay, block: Mapping[str, Any], i: int, here: str, added: list[str], *, cleared: bool, said: bool
-) -> None:
+def _system(seen: Replay, system: object) -> None:
+    for here, block in blocks(system, "system"):
+        if text(block.get("type"), f"{here}.type") in _CHANGES:
+            _block(seen, block, 0, here, [], removes=False)
+        elif block["type"] != "text":
+            seen.unknown[f"{block['type']} in system"[:80]] += 1
+
+
+def _changes(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: list[str], *, removes: bool) -> None:
+    for where, change in blocks(block.get("tool_changes"), f"{here}.tool_changes"):
+        if text(change.get("type"), f"{where}.type") in _CHANGES:
+            _block(seen, change, i, where, added, removes=removes)
+        else:
+            seen.unknown["another tool_change"] += 1
+
+
+def _block(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: list[str], *, removes: bool) -> None:
     form = text(block.get("type"), f"{here}.type")
+    own = {"compaction": "tool_changes", "mcp_tool_listing": "tools"}.get(form, "")
+    stray(seen, block, form, own)
     if form not in _BLOCKS:
         seen.unknown[form] += 1
     elif form == "tool_reference":
         _loaded(seen, [block], i, None, here)
     elif form == "tool_result":
-        call = text(block.get("tool_use_id"), f"{here}.tool_use_id")
-        inner = [b for _, b in blocks(block.get("content"), f"{here}.content") if b.get("type") == "tool_reference"]
-        _loaded(seen, inner, i, call, f"{here}.content")
+        _result(seen, block, i, here, added)
     elif form == "tool_search_tool_result":
         call = text(block.get("tool_use_id"), f"{here}.tool_use_id")
         found = mapping(block.get("content"), f"{here}.content")
@@ -144,19 +171,28 @@ def _block(
     elif form == "tool_addition":
         added.append(_change(seen, block, i, here))
     elif form == "tool_removal":
-        _removed(seen, block, here, cleared=cleared, said=said)
-    elif form == "compaction":
-        for where, change in blocks(block.get("tool_changes"), f"{here}.tool_changes"):
-            if change.get("type") in ("tool_addition", "tool_removal"):
-                _block(seen, change, i, where, added, cleared=False, said=True)
+        _removal(seen, mapping(block.get("tool"), f"{here}.tool"), f"{here}.tool", removes=removes)
 
 
-def _removed(seen: Replay, block: Mapping[str, Any], here: str, *, cleared: bool, said: bool) -> None:
-    found = _target(mapping(block.get("tool"), f"{here}.tool"), f"{here}.tool")
-    if not said:
-        seen.unknown["tool_removal outside of a system message"] += 1
-    elif not cleared:
+def _result(seen: Replay, block: Mapping[str, Any], i: int, here: str, added: list[str]) -> None:
+    call = text(block.get("tool_use_id"), f"{here}.tool_use_id")
+    here += ".content"
+    inner = list(blocks(block.get("content"), here))
+    _loaded(seen, [b for _, b in inner if b.get("type") == "tool_reference"], i, call, here)
+    for where, other in inner:
+        form = text(other.get("type"), f"{where}.type")
+        if form in _CHANGES:
+            _block(seen, other, i, where, added, removes=False)
+        elif form not in _RESULT_BLOCKS:
+            seen.unknown[f"{form} in a tool_result"[:80]] += 1
+
+
+def _removal(seen: Replay, tool: Mapping[str, Any], here: str, *, removes: bool) -> None:
+    found, form = _target(tool, here), tool["type"]
+    if removes and form == "tool_reference" and tool.get("name") is not None:
         seen.remove(found)
+    elif removes and form == "mcp_toolset_reference":
+        seen.remove(found, server=True)
 
 
 def _loaded(seen: Replay, references: list[Mapping[str, Any]], i: int, call: str | None, here: str) -> None:

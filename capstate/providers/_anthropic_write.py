@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from capstate.projection import Profile, Projection
 
+_LOADS = ("tool_reference", "tool_addition", "tool_removal")
+"""Of these a result may hold the first alone."""
 _NOTHING = "[no tool is loaded here]"
 
 
@@ -172,7 +174,7 @@ class Writer:
     def _loading(self, block: Mapping[str, Any], spot: out.Spot, moved: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         content = block.get("content")
         inner = [b for _, b in blocks(content, "content")]
-        stays = [b for b in inner if b.get("type") != "tool_reference" or self._may(b, spot)]
+        stays = [b for b in inner if b.get("type") not in _LOADS or (b["type"] == _LOADS[0] and self._may(b, spot))]
         loaded = [{"type": "tool_reference", "tool_name": p.wire} for p in self._plan.inserts.get(spot, ())]
         if not loaded and len(stays) == len(inner):
             return block

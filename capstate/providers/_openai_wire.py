@@ -1,22 +1,26 @@
 """OpenAI's two APIs, read: tools, load points and withdrawals on the wire.
 
+A definition of type ``function`` is a plain one. Any other keeps its type.
 A function in a namespace is callable as ``NAMESPACE.NAME``: the dot is legal in no tool name, so it cannot be taken
-for a tool at the top. Tools that the provider runs are callable under their type (``web_search``, ``tool_search``);
-of a connected server the whole is callable as ``mcp:LABEL``. History that the provider keeps
-(``previous_response_id``, ``conversation``, ``prompt``, an ``item_reference``) may hold further tools; it is counted as
-unknown, as is every key of a body that this version does not know.
-Neither API has a typed removal.
+for a tool at the top. Tools that the provider runs are callable under their own name (``$web_search``), else under
+their type (``web_search``, ``tool_search``); of a connected server the whole is callable as ``mcp:LABEL``. What the
+provider keeps (``previous_response_id``, ``conversation``, ``prompt``, an ``item_reference``) may hold further tools;
+it is counted as unknown. Neither API has a typed removal, and a list of tools counts in whatever role it stands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from capstate.providers._replay import LoadPoint, Replay, described, others
+from capstate.providers._replay import LoadPoint, Replay, described, further
+from capstate.providers._request import CHAT as CHAT_API
+from capstate.providers._request import RESPONSES as RESPONSES_API
+from capstate.providers._request import judge, recognise, stray
 from capstate.providers._shape import listing, mapping, name, natives, prose, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from capstate.projection import OnWire
 
@@ -25,29 +29,20 @@ CHAT = frozenset({"openai-completions"})
 
 _ITEMS = frozenset(
     """message reasoning function_call function_call_output custom_tool_call custom_tool_call_output tool_search_call
-    tool_search_output additional_tools compaction compaction_trigger configuration_update
+    tool_search_output additional_tools compaction compaction_trigger configuration_update program program_output
     web_search_call file_search_call computer_call computer_call_output code_interpreter_call image_generation_call
     local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output
     mcp_call mcp_list_tools mcp_approval_request mcp_approval_response""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
 _HOSTED = frozenset(
     """web_search web_search_preview file_search code_interpreter computer computer_use_preview image_generation
-    local_shell shell apply_patch tool_search""".split()  # noqa: SIM905 - words, not a wall of quotes
+    local_shell shell apply_patch tool_search programmatic_tool_calling""".split()  # noqa: SIM905 - words, not a wall of quotes
 )
-_COMMON = """model tools tool_choice parallel_tool_calls temperature top_p stream stream_options store metadata user
-    safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options service_tier top_logprobs"""
-_RESPONSES_KEYS = frozenset(
-    f"""{_COMMON} input instructions max_output_tokens max_tool_calls reasoning text truncation include background
-    context_management""".split()
-)
-_CHAT_KEYS = frozenset(
-    f"""{_COMMON} messages functions function_call max_tokens max_completion_tokens n stop reasoning_effort
-    response_format seed logit_bias logprobs presence_penalty frequency_penalty modalities audio prediction verbosity
-    thinking enable_thinking""".split()
-)
-_DEFINITION = frozenset("type name description parameters format strict defer_loading function custom".split())  # noqa: SIM905 - as above
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+_LISTS = frozenset({"tool_search_output", "additional_tools", "mcp_list_tools"})
+_OUTER = frozenset({"type", "cache_control", "defer_loading"})
+_NEUTRAL = _OUTER | frozenset({"name", "description", "parameters", "strict", "output_schema", "async"})
 
 
 def responses(body: Mapping[str, Any]) -> OnWire:
@@ -55,7 +50,9 @@ def responses(body: Mapping[str, Any]) -> OnWire:
     body = mapping(body, "body")
     seen = Replay()
     _offered(seen, body)
-    seen.keys(body, _RESPONSES_KEYS)
+    judge(seen, body, RESPONSES_API)
+    if not isinstance(body.get("instructions"), str | None):
+        seen.unknown["instructions"] += 1
     if not isinstance(body.get("input"), str):
         _items(seen, body.get("input"))
     return seen.result()
@@ -69,10 +66,22 @@ def chat(body: Mapping[str, Any]) -> OnWire:
     for i, tool in enumerate(listing(body.get("functions"), "functions")):
         place = f"functions[{i}]"
         found = mapping(tool, place)
-        seen.offer(name(found.get("name"), f"{place}.name"), _function(found), deferred=False)
-    seen.keys(body, _CHAT_KEYS)
+        seen.offer(name(found.get("name"), f"{place}.name"), _function(seen, found), deferred=False)
+    if body.get("web_search_options") is not None:
+        seen.offer("web_search", {"type": "web_search_options"}, deferred=False)
+    judge(seen, body, CHAT_API)
     _messages(seen, body.get("messages"))
     return seen.result()
+
+
+def responses_recognise(body: object) -> None:
+    """Raise MalformedError if ``body`` is no Responses request."""
+    recognise(body, RESPONSES_API)
+
+
+def chat_recognise(body: object) -> None:
+    """Raise MalformedError if ``body`` is no Chat request."""
+    recognise(body, CHAT_API)
 
 
 def responses_marks(history: object) -> tuple[LoadPoint, ...]:
@@ -107,23 +116,29 @@ def _plain(seen: Replay, tool: object, place: str) -> Iterator[tuple[str, Mappin
     form = text(tool.get("type"), f"{place}.type")
     deferred = tool.get("defer_loading") is True
     inner = tool.get(form)
-    if form in ("function", "custom") and isinstance(inner, dict):
-        outside = others(tool, _DEFINITION)
-        yield name(inner.get("name"), f"{place}.{form}.name"), {**_function(inner, form), **outside}, deferred
+    if form in ("function", "custom") and isinstance(inner, Mapping):
+        yield name(inner.get("name"), f"{place}.{form}.name"), _function(seen, inner, form), deferred
+        rest = {key: value for key, value in tool.items() if key != form}
+        if further(seen, rest, _OUTER) is not None:  # read by the other API's form as well
+            own = tool.get("name", inner["name"])
+            yield name(own, f"{place}.name"), _function(seen, tool, form), deferred
     elif form in ("function", "custom"):
-        yield name(tool.get("name"), f"{place}.name"), _function(tool, form), deferred
+        yield name(tool.get("name"), f"{place}.name"), _function(seen, tool, form), deferred
     elif form == "mcp":
         yield f"mcp:{name(tool.get('server_label'), f'{place}.server_label')}", {"type": form}, deferred
     else:
         if form not in _HOSTED:
             seen.unknown[form] += 1
-        own = tool.get("name")
+        held = tool.get("function")
+        own = tool.get("name") or (held.get("name") if isinstance(held, Mapping) else None)
         yield own if isinstance(own, str) and own else name(form, f"{place}.type"), {"type": form}, deferred
 
 
-def _function(tool: Mapping[str, Any], form: str = "function") -> dict[str, Any]:
-    more = {**others(tool, _DEFINITION), **({} if form == "function" else {"type": form})}
-    return described(tool.get("description"), tool.get("parameters", tool.get("format")), **more)
+def _function(seen: Replay, tool: Mapping[str, Any], form: str = "function") -> dict[str, Any]:
+    if form != "function":
+        return described(tool.get("description"), tool.get("parameters", tool.get("format")), type=form)
+    keys = further(seen, tool, _NEUTRAL)
+    return described(tool.get("description"), tool.get("parameters"), keys=keys)
 
 
 def _offered(seen: Replay, body: Mapping[str, Any]) -> None:
@@ -147,9 +162,10 @@ def _items(seen: Replay, items: object) -> None:
         here = f"input[{i}]"
         form = item.get("type")
         if form is None:
-            form = "message"
+            form = "message" if "role" in item or "id" not in item else "item_reference"
         if text(form, f"{here}.type") not in _ITEMS:
             seen.unknown[form] += 1
+        stray(seen, item, form, *(("tools",) if form in _LISTS else ()))
         if form in _RESULTS:
             answered = text(item.get("call_id"), f"{here}.call_id")
         elif form in ("tool_search_output", "additional_tools"):
@@ -173,11 +189,12 @@ def _messages(seen: Replay, messages: object) -> None:
         role = text(message.get("role"), f"{here}.role")
         if role not in _ROLES:
             seen.unknown[f"role {role}"] += 1
+        stray(seen, message, "a message", "tools")
         if role == "tool":
             answered = text(message.get("tool_call_id"), f"{here}.tool_call_id")
-        elif message.get("tools") is not None:
+        if message.get("tools") is not None:
             seen.point(i, "system_tools", _carried(seen, message, here, f"index {i}"), answered, f"index {i}")
-        else:
+        elif role != "tool":
             answered = None
         if role in ("system", "developer"):
             seen.hear(prose(message.get("content"), f"{here}.content"))

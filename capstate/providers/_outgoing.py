@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from capstate.projection import Placed, Profile
+from capstate.projection import Placed, Profile, is_sent
 from capstate.providers._calls import CallIds, past_name
-from capstate.providers._replay import described
 from capstate.providers._shape import mapping
 from capstate.trace import Message, Outcome, Role
 
@@ -204,12 +203,6 @@ def _answered(profile: Profile, found: list[Entry]) -> tuple[dict[int, list[str]
     return calls, answers
 
 
-def _same(p: Placed, definition: Mapping[str, Any]) -> bool:
-    tool = p.definition.tool
-    sent = described(definition.get("description") or None, definition.get("schema"), type=definition.get("type"))
-    return sent == described(tool.description or None, tool.schema)
-
-
 def _kept(
     placed: Mapping[str, Placed],
     homes: Mapping[str, Spot],
@@ -220,7 +213,7 @@ def _kept(
     p = placed.get(wire)
     if p is None or (wire in homes and homes[wire] != spot):
         return False
-    return definition is None or _same(p, definition)
+    return definition is None or is_sent(p.definition, definition)
 
 
 def _homes(mark: Mark, found: list[Entry], answers: Mapping[Spot, str]) -> list[Spot]:

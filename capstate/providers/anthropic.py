@@ -25,7 +25,7 @@ from capstate.capabilities import NameRule
 from capstate.errors import MalformedError
 from capstate.projection import Issuer, Profile
 from capstate.providers import _outgoing as out
-from capstate.providers._anthropic_wire import APIS, marks, on_wire
+from capstate.providers._anthropic_wire import APIS, marks, on_wire, recognise
 from capstate.providers._anthropic_write import Signed, Writer, points
 from capstate.providers._shape import blocks, listing, mapping, prose, text
 from capstate.providers._usage import counted
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from capstate.projection import Placed, Projection
 
-__all__ = ["marks", "on_wire", "profile", "read", "render", "usage"]
+__all__ = ["marks", "on_wire", "profile", "read", "recognise", "render", "usage"]
 
 API = "anthropic-messages"
 

@@ -23,6 +23,7 @@ from capstate.providers._calls import parsed, written
 from capstate.providers._openai_wire import CHAT, tools_of
 from capstate.providers._openai_wire import chat as on_wire
 from capstate.providers._openai_wire import chat_marks as marks
+from capstate.providers._openai_wire import chat_recognise as recognise
 from capstate.providers._replay import Replay
 from capstate.providers._shape import listing, mapping, prose, text
 from capstate.providers._usage import of_total
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from capstate.projection import Placed, Projection
     from capstate.usage import Usage
 
-__all__ = ["marks", "on_wire", "profile", "read", "render", "usage"]
+__all__ = ["marks", "on_wire", "profile", "read", "recognise", "render", "usage"]
 
 API = "openai-completions"
 _ROLES = {
@@ -135,7 +136,7 @@ def render(profile: Profile, projection: Projection, history: Sequence[Any]) -> 
         if item is None:
             made += _neutral(plan, i, found[i].read[0]) if found[i].read else []
         elif (loads := _loads(item)) is None:
-            made.append(item)
+            made.append({k: v for k, v in item.items() if k != "tools"} if "tools" in item else item)
         else:
             made += _native(plan, item, spot, loads)
             continue

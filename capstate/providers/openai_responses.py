@@ -29,6 +29,7 @@ from capstate.providers._calls import parsed, written
 from capstate.providers._openai_wire import RESPONSES, tools_of
 from capstate.providers._openai_wire import responses as on_wire
 from capstate.providers._openai_wire import responses_marks as marks
+from capstate.providers._openai_wire import responses_recognise as recognise
 from capstate.providers._replay import Replay
 from capstate.providers._shape import listing, mapping, prose, text
 from capstate.providers._usage import of_total
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from capstate.projection import Placed, Projection
     from capstate.usage import Usage
 
-__all__ = ["marks", "on_wire", "profile", "read", "render", "usage"]
+__all__ = ["marks", "on_wire", "profile", "read", "recognise", "render", "usage"]
 
 API = "openai-responses"
 _FORMS = ("", "tool_search", "additional_tools")

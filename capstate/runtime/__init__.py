@@ -4,7 +4,7 @@ Nothing here is a second agent runtime: no scheduler, no HTTP, no prompt. The ho
 boundary and puts each call through ``guard``. In the order in which they build on each other:
 
 ``facts``, ``acts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) ·
-``pool``, ``verdict``, ``guard`` (one call) · ``finished`` (one body) · ``owned``, ``wishes``, ``gated``,
+``pool``, ``verdict``, ``guard`` (one call) · ``wire`` (one body) · ``owned``, ``wishes``, ``gated``,
 ``recovering``, ``returning``, ``given``, ``session`` · ``opening``.
 """
 

@@ -19,12 +19,12 @@ from capstate.ledger import Record
 from capstate.projection import Profile
 from capstate.runtime.arguments import a_chain, a_history, a_path, an_id_or_none
 from capstate.runtime.explained import named_in_vain, rule_of, withheld
-from capstate.runtime.finished import exceeding
 from capstate.runtime.given import Given
 from capstate.runtime.history import adapter_of, boundary, neutral, opaque, retained, unknown
 from capstate.runtime.owned import TRIES
 from capstate.runtime.returning import Returning
 from capstate.runtime.verdict import lapsed, operation_id
+from capstate.runtime.wire import exceeding, finding
 from capstate.runtime.wishes import Wishes, selectors_of
 
 if TYPE_CHECKING:
@@ -91,25 +91,30 @@ class Session(Wishes, Given, Returning):
     def check(self, body: Mapping[str, Any]) -> OnWire:
         """Compare a finished request body with what is authorised now; a finding is its own entry.
 
+        The rule stands in ``docs/spec/guard.md``, section 9; what no body shows, in ``docs/boundary.md``.
+
         Raises:
-            SurfaceExceededError: the body makes callable what the surface does not hold, or what cannot be read.
-            InvalidInputError: the last provider has no adapter to read it with.
+            SurfaceExceededError: the body makes something callable that the surface does not hold, or by another
+                definition, or holds something that may and cannot be read.
+            InvalidInputError: nothing was projected yet, or the last provider has no adapter to read it with.
             MalformedError: the body is none of this provider's.
         """
         if not isinstance(body, Mapping):
             raise InvalidInputError("body", "a request body, as a mapping", body)
         with self._open():
+            if self._epoch is None:
+                raise InvalidInputError("check", "a reproject before it, for the provider of the body", "none yet")
             adapter = adapter_of(self._profile)
             if adapter is None:
                 raise InvalidInputError("check", "a provider with an adapter at the last reproject", "none")
+            adapter.recognise(body)
             wire = adapter.on_wire(body)
             surface = self._live.look(self._profile.names, self._line(self._path))[2]
             names = self._by_name(surface)
-            exceeded = exceeding(wire, surface, lambda beyond: withheld(names, beyond))
-            if exceeded is not None:
-                found = {"beyond": exceeded.names, "differing": exceeded.differing, "unknown": exceeded.unknown}
-                self._append(Record("finding", {key: list(value) for key, value in found.items()}))
-                raise exceeded
+            found = exceeding(wire, surface, lambda beyond: withheld(names, beyond))
+            if found is not None:
+                self._append(finding(found))
+                raise found
             return wire
 
     def spawn(self, id: str, *, want: str | Iterable[str], at: str | None = None, call: str | None = None) -> Session:  # noqa: A002 - the word of the design

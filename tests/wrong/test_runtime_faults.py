@@ -19,7 +19,19 @@ from capstate.ledgers import memory
 from capstate.providers import _anthropic_wire, _outgoing
 from capstate.providers._replay import Replay
 from capstate.receipts import Rows
-from capstate.runtime import acts, finished, given, guard, history, live, owned, recovering, session, state, verdict
+from capstate.runtime import (
+    acts,
+    given,
+    guard,
+    history,
+    live,
+    owned,
+    recovering,
+    session,
+    state,
+    verdict,
+    wire,
+)
 from capstate.runtime.gated import Gated
 from capstate.runtime.owned import Owned
 from capstate.runtime.sources import Sources
@@ -231,9 +243,9 @@ def bridge_that_names_nothing_starts(patch: Patch) -> None:
 
 def type_of_a_tool_ignored(patch: Patch) -> None:
     """A definition is its description and its schema, whatever runs it."""
-    right = finished._same
+    right = wire.is_sent
     kept = ("description", "schema")
-    patch.setattr(finished, "_same", lambda d, sent: right(d, {k: sent[k] for k in kept if k in sent}))
+    patch.setattr(wire, "is_sent", lambda d, sent: right(d, {k: sent[k] for k in kept if k in sent}))
 
 
 def last_definition_wins(patch: Patch) -> None:
@@ -247,14 +259,14 @@ def last_definition_wins(patch: Patch) -> None:
 
 def removal_heeded_anywhere(patch: Patch) -> None:
     """A typed removal takes a name away, whoever says it."""
-    right = _anthropic_wire._removed
-    patch.setattr(_anthropic_wire, "_removed", lambda *given, cleared, **_: right(*given, cleared=cleared, said=True))
+    right = _anthropic_wire._removal
+    patch.setattr(_anthropic_wire, "_removal", lambda *given, **_: right(*given, removes=True))
 
 
 def what_is_not_known_is_nothing(patch: Patch) -> None:
     """Keys and items that the reader does not know carry no tools."""
-    right = finished.exceeding
-    patch.setattr(session, "exceeding", lambda wire, *more: right(evolve(wire, unknown={}), *more))
+    right = wire.exceeding
+    patch.setattr(session, "exceeding", lambda read, *more: right(evolve(read, unknown={}), *more))
 
 
 def observed_is_executing(patch: Patch) -> None:
