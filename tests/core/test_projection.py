@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from attrs import evolve
 
 from capstate.capabilities import Catalog, Group, NameRule, Tool
-from capstate.projection import Issuer, Placed, Profile, Projection, project
+from capstate.projection import Issuer, Placed, Profile, Projection, is_sent, project
 from capstate.surface import Load, LoadKind, Surface, derive
 from tests.core.strategies import OPEN
 
@@ -161,3 +162,33 @@ def test_no_two_issuers_share_an_id() -> None:
     assert Issuer("anthropic", "anthropic-messages", "claude", "team/7%").id == (
         "anthropic/anthropic-messages/claude/team%2F7%25"
     )
+
+
+SENT = Tool("log", description="Shows commits.", schema={"type": "object", "required": ["ref"]})
+
+
+@pytest.mark.parametrize(
+    ("sent", "same"),
+    [
+        ({"description": "Shows commits.", "schema": {"required": ["ref"], "type": "object"}}, True),
+        ({"description": "Shows commits", "schema": {"required": ["ref"], "type": "object"}}, False),
+        ({"schema": {"required": ["ref"], "type": "object"}}, False),
+        ({"description": "Shows commits.", "schema": {"type": "object"}}, False),
+        ({"description": "Shows commits."}, False),
+        ({"description": "Shows commits.", "schema": "object"}, False),
+        ({"description": "Shows commits.", "schema": {"required": [float("nan")], "type": "object"}}, False),
+        ({"description": "Shows commits.", "schema": {"required": ["ref"], "type": "object"}, "type": "shell"}, False),
+        ({"description": "Shows commits.", "schema": {"required": ["ref"], "type": "object"}, "keys": {"x": 1}}, False),
+    ],
+    ids=["same", "description", "no description", "schema", "no schema", "text", "no JSON", "type", "more keys"],
+)
+def test_what_was_sent_is_a_definition_only_to_the_byte(sent: dict[str, Any], same: bool) -> None:
+    """Description and schema, in any order of keys, and nothing beside them; what is no JSON is none of ours."""
+    assert is_sent(Group("git", [SENT]).definitions["log"], sent) is same
+
+
+def test_a_tool_without_description_may_be_sent_without_one() -> None:
+    """Absent is the empty text."""
+    bare = Group("git", [Tool("log")]).definitions["log"]
+    assert is_sent(bare, {"schema": dict(bare.tool.schema)})
+    assert not is_sent(bare, {"schema": dict(bare.tool.schema), "description": "Shows all."})

@@ -16,6 +16,7 @@ from capstate.authority import Authority, Effect, Grant, Source
 from capstate.errors import InvalidInputError, LedgerUnavailableError, Refused
 from capstate.ledger import Outcome
 from capstate.ledgers import memory
+from capstate.projection import is_sent
 from capstate.providers import _anthropic_wire, _outgoing
 from capstate.providers._replay import Replay
 from capstate.receipts import Rows
@@ -243,7 +244,7 @@ def bridge_that_names_nothing_starts(patch: Patch) -> None:
 
 def type_of_a_tool_ignored(patch: Patch) -> None:
     """A definition is its description and its schema, whatever runs it."""
-    right = wire.is_sent
+    right = is_sent
     kept = ("description", "schema")
     patch.setattr(wire, "is_sent", lambda d, sent: right(d, {k: sent[k] for k in kept if k in sent}))
 
