@@ -26,7 +26,7 @@ from capstate.runtime.arguments import a_chain, a_function, a_ledger, a_person, 
 from capstate.runtime.guard import Gate, Permit
 from capstate.runtime.opening import Opener
 from capstate.runtime.session import Session
-from capstate.runtime.sources import CatalogSource, CeilingSource, GrantSource, Rules
+from capstate.runtime.sources import CatalogSource, CeilingSource, GrantSource, Revisions, Rules
 from capstate.runtime.state import State
 
 __all__ = ["Gate", "Operation", "Permit", "Rules", "Runtime", "Session", "State", "open_ledger"]
@@ -76,7 +76,7 @@ class Runtime(Opener):
         self._opened = isinstance(ledger, (str, os.PathLike))
         self.ledger = open_ledger(ledger)
         self.key = key
-        self._sources = (catalog, adding, cutting)
+        self._sources = (catalog, adding, cutting, Revisions())
         self._clock = _checked(clock)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from capstate.authority import Limits
-from capstate.errors import PoolConflictError, Reason, SessionLockedError, StaleWriterError
+from capstate.errors import CapstateError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
 from capstate.ledger import PoolChange, Record
 from capstate.runtime.arguments import a_call
 from capstate.runtime.guard import Gate, Permit, check_cost
@@ -14,12 +14,12 @@ from capstate.runtime.live import Folds
 from capstate.runtime.owned import TRIES, Owned
 from capstate.runtime.pool import Tree, Usage
 from capstate.runtime.verdict import Names, Verdict, judge, lapsed, operation_id, outlived, refusal
+from capstate.trace import Outcome
 
 if TYPE_CHECKING:
-    from capstate.effects import Operation
     from capstate.runtime.state import State
     from capstate.surface import Surface
-    from capstate.trace import Call, Outcome
+    from capstate.trace import Call
 
 
 class Gated(Owned):
@@ -56,11 +56,12 @@ class Gated(Owned):
         state = live.state
         if state.token > self._token:
             raise StaleWriterError(self.id, None, live.folds.head(self.id), owner=False)
+        self._tell()
         if state.approvals and (ended := lapsed(state.approvals, surface)):
             # Whatever denied them now may be gone at the next look, and leave no trace.
             self._append(Record("lapsed", {"tools": ended}))
             _, _, surface = live.look(self._profile.names, self._line(self._path))
-        verdict = judge(self._by_name(surface), call, state, self._damaged, self._elsewhere)
+        verdict = judge(self._by_name(surface), call, state, self._damaged, self._origins)
         if verdict.approval is not None and outlived(verdict.approval, self._others()):
             return verdict._replace(reason=Reason.NEEDS_APPROVAL, approval=None)
         return verdict
@@ -99,8 +100,28 @@ class Gated(Owned):
                     self._after(error, attempt)
                     continue
                 self._permits.append(permit)
+                try:
+                    late = self._late(verdict)
+                except CapstateError:
+                    self._settle(permit, Outcome.DENIED, None, 0)
+                    raise
+                if late:
+                    self._settle(permit, Outcome.DENIED, None, 0)
+                    continue
                 return permit
             raise StaleWriterError(self.id, None, None, owner=True)
+
+    def _late(self, verdict: Verdict) -> bool:
+        """Whether what was durable before the start forbids it: another chain grew between the look and the append.
+
+        An append is refused if its own chain grew, and only then.
+        """
+        if not self._live.folds.grown():
+            return False
+        _, _, surface = self._live.look(self._profile.names, self._line(self._path))
+        rows = [(row, surface.row(row.definition.qualified)) for row in verdict.runs]
+        changed = any(now is None or (now.reason, now.effect) != (row.reason, row.effect) for row, now in rows)
+        return changed or (verdict.external and self._damaged() != "")
 
     def _record_start(self, permit: Permit, verdict: Verdict, usage: Usage | None) -> str:
         reserved = usage.reserve(self.id, self._writer.token, permit.cost or 0) if usage is not None else None
@@ -161,9 +182,6 @@ class Gated(Owned):
 
     def _damaged(self) -> str:
         return next((state.chain for state in self._live.line() if state.read_only), "")
-
-    def _elsewhere(self) -> list[Operation]:
-        return [op for origin in self._origins() for op in origin.open.values()]
 
     def _origins(self) -> list[State]:
         """Return the states of the sessions that this one was forked from, nearest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from capstate.authority import Effect, Grant, Lifetime, check_selector
 from capstate.digest import check_text
@@ -201,21 +201,25 @@ class Given(Recovering):
         """
         a_person(by)
         with self._open():
-            self._live.folds.refresh()
-            state, holder = self._live.state, self._live.folds.get(self.holder)
+            folds = self._live.folds
+            folds.refresh()
+            folds.get(self.holder)
+            self._tell()
+            folds.refresh()
+            state, holder = self._live.state, folds.get(self.holder)
             if not state.read_only and (holder is None or not holder.read_only):
                 raise InvalidInputError("accept_damage", "a damaged chain of this session or its holder", "none")
             lost = [[source, id_] for source, id_, _ in self._live.unseen_pins(self._live.sources.read_catalog())]
-            record = Record("accepted", {"by": by, "lost": lost})
             if holder is not None and holder is not state and holder.read_only:
-                self._runtime.append_to(self.holder, *self._rollback(holder), record)
+                self._runtime.append_to(self.holder, Record("accepted", self._accepted(holder, by, lost)))
             if state.read_only:
-                self._append(*self._rollback(state), record)
-            self._live.folds.rolled -= {self.id, self.holder}
+                self._append(Record("accepted", self._accepted(state, by, lost)))
 
-    def _rollback(self, state: State) -> list[Record]:
-        """Return the record of damage that this process saw happen, and that the chain itself does not show."""
-        return [Record("repaired", {"damage": ["rollback"]})] if state.chain in self._live.folds.rolled else []
+    def _accepted(self, state: State, by: str, lost: list[list[str]]) -> dict[str, Any]:
+        """Return the body of the acceptance of what is damaged now, as this session and as a new reader see it."""
+        anew = self._runtime.state(state.chain)
+        spans = state.holes | (anew.holes if anew is not None else set())
+        return {"by": by, "damage": sorted(map(list, spans)), "lost": lost}
 
     def _given(
         self,

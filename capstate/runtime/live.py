@@ -8,8 +8,8 @@ the ancestor's holder, and the ancestor's entries. Nothing is remembered that co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from attrs import define, evolve, field
 
@@ -34,6 +34,8 @@ class Folds:
     rolled: set[str] = field(factory=set)
     """Chains of which entries that were read are gone, or are others now."""
     _states: dict[str, tuple[Head, State]] = field(factory=dict)
+    _absent: set[str] = field(factory=set)
+    """Chains that were asked for and have no entry: one may come."""
     revision: int | None = None
     """The ledger's revision as of the last refresh."""
 
@@ -41,7 +43,7 @@ class Folds:
         """Take in whatever anybody appended to these chains."""
         revision = self.ledger.revision()
         if revision != self.revision:
-            for chain in tuple(self._states):
+            for chain in (*self._states, *self._absent):
                 self._take(chain)
             self.revision = revision
 
@@ -52,6 +54,18 @@ class Folds:
             self._take(chain)
             found = self._states.get(chain)
         return found[1] if found is not None else None
+
+    def heads(self) -> dict[str, Head]:
+        """Return the head up to which each chain is folded."""
+        return {chain: head for chain, (head, _) in self._states.items()}
+
+    def grown(self) -> bool:
+        """Take in what anybody appended since the last refresh; whether that was anything."""
+        if self.ledger.revision() == self.revision:
+            return False
+        before = self.heads()
+        self.refresh()
+        return self.heads() != before
 
     def head(self, chain: str) -> Head | None:
         """Return the head up to which ``chain`` is folded."""
@@ -68,12 +82,14 @@ class Folds:
         state = found[1] if found is not None else State(chain)
         for entry in entries:
             state.apply(entry)
+        self._absent.discard(chain)
         self._states[chain] = (entries[-1].head, state)
 
     def _take(self, chain: str) -> None:
         known = self._states.get(chain)
         head = self.ledger.head(chain)
         if known is None and head is None:
+            self._absent.add(chain)
             return
         if head is None:
             raise LedgerUnavailableError(f"chain {chain!r} was there, and is gone")
@@ -83,12 +99,17 @@ class Folds:
         state = known[1] if known is not None else State(chain)
         for damage in read.damage:
             if damage.kind is DamageKind.HOLE:
-                state.damaged(min(damage.first, head.sequence + 1))
+                state.damaged(min(damage.first, head.sequence + 1), damage.last)
                 if known is not None:
                     self.rolled.add(chain)
         for entry in read.entries:
             state.apply(entry)
+        self._absent.discard(chain)
         self._states[chain] = (read.head or head, state)
+
+
+_LOOKS = 50
+"""How often a look is made again because a chain grew while the host was asked."""
 
 
 class _Made(NamedTuple):
@@ -128,10 +149,18 @@ class Live:
         """Return what exists, who may, and what may be called, all read now.
 
         Raises:
-            LedgerUnavailableError: a chain cannot be read.
+            LedgerUnavailableError: a chain cannot be read, or does not come to rest.
             CatalogUnavailableError: the catalog cannot be read.
         """
-        self.folds.refresh()
+        for _ in range(_LOOKS):
+            self.folds.refresh()
+            found = self._once(names, path)
+            # The host may take its time to answer: what was denied meanwhile was denied before this look ended.
+            if not self.folds.grown():
+                return found
+        raise LedgerUnavailableError(f"what {self.chain!r} rests on grows faster than its sources answer")
+
+    def _once(self, names: NameRule, path: tuple[str, ...] | None) -> tuple[Catalog, Authority, Surface]:
         catalog = self.sources.read_catalog()
         authority = self.authority(self.chain)
         state = self.folds.get(self.chain)
@@ -237,8 +266,11 @@ class Live:
                 given = (g for g in other.grants.values() if g.lifetime is Lifetime.PERSISTENT)
                 shared = other is holder and shares(state, holder)
                 grants += [g for g in given if shared or g.effect is not Effect.ALLOW]
-        expiring = [g.expires for g in grants if g.expires is not None]
+        expiring = [g.expires for g in (*grants, *_rules(sources, ceilings)) if g.expires is not None]
         now = self.now() if expiring else 0
+        if expiring:
+            sources = tuple(_unexpired(source, now) for source in sources)
+            ceilings = [_unexpired(ceiling, now) for ceiling in ceilings]
         until = self.jobs(chain) if _has_jobs(state) else None
         live = tuple(g for g in grants if (g.expires is None or g.expires > now) and _lives(g, until))
         launch = opening.launch if parent is not None else None
@@ -259,6 +291,22 @@ def shares(state: State, holder: State | None) -> bool:
         return True
     parent = state.opening.parent if state.opening is not None else None
     return holder.opening.holder == holder.chain and holder.opening.parent == parent
+
+
+def _rules(sources: Iterable[Source], ceilings: Iterable[Ceiling]) -> Iterator[Grant]:
+    said: Iterable[Source | Ceiling] = (*sources, *ceilings)
+    for one in said:
+        yield from one.rules
+
+
+_Said = TypeVar("_Said", Source, Ceiling)
+
+
+def _unexpired(said: _Said, now: int) -> _Said:
+    """Return a source or ceiling without the rules whose time is over."""
+    if all(rule.expires is None or rule.expires > now for rule in said.rules):
+        return said
+    return evolve(said, rules=tuple(r for r in said.rules if r.expires is None or r.expires > now))
 
 
 def _has_jobs(state: State) -> bool:

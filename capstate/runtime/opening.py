@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from capstate.digest import canonical
@@ -15,7 +16,7 @@ from capstate.runtime.arguments import a_chain, records_of
 from capstate.runtime.live import Folds, Live
 from capstate.runtime.owned import TRIES
 from capstate.runtime.session import Session
-from capstate.runtime.sources import Sources
+from capstate.runtime.sources import Revisions, Sources
 from capstate.runtime.state import State, check_entries
 from capstate.surface import counting
 
@@ -36,7 +37,7 @@ class Opener:
 
     ledger: Ledger
     key: bytes | None
-    _sources: tuple[Any, Mapping[str, Any], Mapping[str, Any]]
+    _sources: tuple[Any, Mapping[str, Any], Mapping[str, Any], Revisions]
     _clock: Callable[[], int]
     _lock: threading.Lock
     _sessions: dict[str, Session]
@@ -119,13 +120,14 @@ class Opener:
             "limits": limits.to_json() if limits is not None else None,
             "root": id,
         }
-        known = self.state(id)
-        if known is not None and known.opening is not None and known.opening.kind != "holder":
-            if holder is not None and known.opening.holder != holder:
-                raise InvalidInputError(f"session {id!r}", f"holder {known.opening.holder!r}", holder)
-            if limits is not None and known.opening.root != id:
-                raise InvalidInputError(f"session {id!r}", f"limits at its root {known.opening.root!r}", limits)
-        session = self._resume(id, opening)
+        with self._locked(id) as writer:
+            known = self.state(id)
+            if known is not None and known.opening is not None and known.opening.kind != "holder":
+                if holder is not None and known.opening.holder != holder:
+                    raise InvalidInputError(f"session {id!r}", f"holder {known.opening.holder!r}", holder)
+                if limits is not None and known.opening.root != id:
+                    raise InvalidInputError(f"session {id!r}", f"limits at its root {known.opening.root!r}", limits)
+            session = self._resume(id, opening, writer)
         try:
             if limits is not None and limits != session._live.state.limits:
                 session._append(Record("limits", {"limits": limits.to_json()}))
@@ -134,7 +136,7 @@ class Opener:
             raise
         return session
 
-    def _open_child(self, parent: Session, id: str, want: list[str] | None) -> Session:  # noqa: A002
+    def _open_child(self, parent: Session, id: str, want: list[str] | None, writer: Writer) -> Session:  # noqa: A002
         known = self.state(id)
         if known is not None and known.opening is not None and known.opening.kind != "holder":
             above = known.opening.parent
@@ -142,9 +144,16 @@ class Opener:
                 raise InvalidInputError(f"session {id!r}", f"a child of {parent.id!r}", f"one of {above!r}")
         opening = {"holder": id, "kind": "child", "parent": parent.id, "root": parent._root(), "want": want}
         first: dict[str, Any] = {"at": None, "by": "launch", "call": None, "definitions": {}, "on": want}
-        return self._resume(id, opening, [Record("load", first)] if want else [])
+        return self._resume(id, opening, writer, [Record("load", first)] if want else [])
 
-    def _open_fork(self, origin: Session, id: str, at: str | None, line: list[str] | None) -> Session:  # noqa: A002
+    def _open_fork(
+        self,
+        origin: Session,
+        id: str,  # noqa: A002
+        at: str | None,
+        line: list[str] | None,
+        writer: Writer,
+    ) -> Session:
         state, head = origin._live.state, origin._live.folds.head(origin.id)
         if head is None or state.opening is None:
             raise InvalidInputError(f"session {origin.id!r}", "a session with a readable opening", "none")
@@ -166,40 +175,57 @@ class Opener:
             )
             for e in counting(state.loads, tuple(line) if line is not None else None)
         ]
-        return self._resume(id, opening, loads, previous=origin.receipt)
+        return self._resume(id, opening, writer, loads, previous=origin.receipt)
+
+    @contextmanager
+    def _locked(self, id: str) -> Iterator[Writer]:  # noqa: A002
+        """Give the right to write a chain, to be kept by a session that is opened within; else it is given back.
+
+        What is found out about an id holds only while nobody else can begin under it.
+        """
+        writer = self.ledger.lock(id)
+        try:
+            yield writer
+        except BaseException:
+            writer.close()
+            raise
+
+    @contextmanager
+    def _unused(self, id: str, place: str, session: Session) -> Iterator[Writer]:  # noqa: A002
+        """Give the right to write a chain that is nobody's yet. Raises InvalidInputError if it is somebody's."""
+        self._check_unused(id, place, session)
+        with self._locked(id) as writer:
+            self._check_unused(id, place, session)
+            yield writer
 
     def _resume(
         self,
         id: str,  # noqa: A002
         opening: Mapping[str, Any],
+        writer: Writer,
         first: Iterable[Record] = (),
         *,
         previous: Receipt | None = None,
     ) -> Session:
-        writer = self.ledger.lock(id)
-        try:
-            repaired = self.ledger.repair(id, writer=writer)
-            verdict = verify(self.ledger, id, self.key)
-            folds = Folds(self.ledger, self.key)
+        repaired = self.ledger.repair(id, writer=writer)
+        verdict = verify(self.ledger, id, self.key)
+        folds = Folds(self.ledger, self.key)
+        state = folds.get(id)
+        _check_alive(id, state)
+        _check_own(id, state, opening)
+        if state is None or (state.opening is not None and state.opening.kind == "holder"):
+            self._check_holder(id, opening)
+            opened = {**opening, "log": secrets.token_hex(16)}
+            self._append_as(writer, id, [Record(OPENED, opened), *first])
+            folds.refresh()
             state = folds.get(id)
-            _check_alive(id, state)
-            _check_own(id, state, opening)
-            if state is None or (state.opening is not None and state.opening.kind == "holder"):
-                self._check_holder(id, opening)
-                opened = {**opening, "log": secrets.token_hex(16)}
-                self._append_as(writer, id, [Record(OPENED, opened), *first])
-                folds.refresh()
-                state = folds.get(id)
-            kind = state.opening.kind if state is not None and state.opening is not None else "session"
-            fresh = _FIRST[kind] if state is None or state.receipt is None else Cause.REOPEN
-            damage = ("tail",) * (repaired is not None) + ("hole",) * (state is not None and state.read_only)
-            live = Live(id, folds, Sources(*self._sources), self._now, self._jobs)
-            session = Session(cast("Runtime", self), live, writer, fresh=fresh, damage=damage)
-            session._audit = verdict.outcome.value
-            session._previous = self._last(state, session) or previous or self._origin(state, session)
-        except BaseException:
-            writer.close()
-            raise
+        kind = state.opening.kind if state is not None and state.opening is not None else "session"
+        fresh = _FIRST[kind] if state is None or state.receipt is None else Cause.REOPEN
+        damage = ("tail",) * (repaired is not None) + ("hole",) * (state is not None and state.read_only)
+        live = Live(id, folds, Sources(*self._sources), self._now, self._jobs)
+        session = Session(cast("Runtime", self), live, writer, fresh=fresh, damage=damage)
+        session._audit = verdict.outcome.value
+        session._previous = self._last(state, session) or previous or self._origin(state, session)
         with self._lock:
             self._sessions[id] = session
         return session

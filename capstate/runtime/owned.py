@@ -55,6 +55,8 @@ class Owned:
         """The grants of the jobs that run here now. Nothing durable: they live in this object or nowhere."""
         self._refused: dict[tuple[str, str], int] = {}
         self._seen: set[tuple[str, str]] = set()
+        self._told = 0
+        """Up to which of the sources' changes of revision the chains were told."""
         self._closed = False
 
     @property
@@ -117,6 +119,36 @@ class Owned:
             self._refused.clear()
             return
         raise StaleWriterError(self.id, None, None, owner=True)
+
+    def _tell(self) -> None:
+        """Write what this session saw and a chain does not show: that entries are gone, how new a source was.
+
+        Another session, or this one after a restart, would see less and believe it. Chains of others get a post.
+        """
+        folds = self._live.folds
+        if folds.rolled:
+            lost = Record("repaired", {"damage": ["rollback"]})
+            if self.id in folds.rolled:
+                self._append(lost)
+                folds.rolled.discard(self.id)
+                self._damage = (*self._damage, *(() if "hole" in self._damage else ("hole",)))
+            for chain in sorted(folds.rolled):
+                now = self._runtime.state(chain)
+                if now is not None and not now.holes:
+                    self._runtime._post(chain, lost)
+                folds.rolled.discard(chain)
+        changes = self._live.sources.changes
+        if changes != self._told:
+            for state in list(self._live.line()):
+                opening = state.opening
+                if opening is None or opening.kind == "holder":
+                    continue
+                higher = self._live.sources.unknown(opening.holder, state.sources)
+                if higher and state.chain == self.id:
+                    self._append(Record("revisions", {"sources": higher}))
+                elif higher:
+                    self._runtime._post(state.chain, Record("revisions", {"sources": higher}))
+            self._told = changes
 
     def _after(self, error: StaleWriterError | PoolConflictError, attempt: int) -> None:
         """Take in what moved the head; posts alone are no reason to give up."""

@@ -130,10 +130,9 @@ class Session(Wishes, Given, Returning):
         a_chain(id, "child id")
         an_id_or_none(at, "at")
         an_id_or_none(call, "call")
-        with self._open():
-            self._runtime._check_unused(id, "child id", self)
+        with self._open(), self._runtime._unused(id, "child id", self) as writer:
             self._append(Record("spawned", {"at": at, "call": call, "child": id}))
-            return self._runtime._open_child(self, id, selectors)
+            return self._runtime._open_child(self, id, selectors, writer)
 
     def child(self, id: str) -> Session:  # noqa: A002 - the word of the design
         """Resume a child. One whose launch restriction was not stored may do nothing (``policy_missing``).
@@ -144,7 +143,8 @@ class Session(Wishes, Given, Returning):
         a_chain(id, "child id")
         with self._open():
             self._check_child(id)
-            return self._runtime._open_child(self, id, None)
+            with self._runtime._locked(id) as writer:
+                return self._runtime._open_child(self, id, None, writer)
 
     def fork(self, id: str, *, at: str | None = None, path: Iterable[str] | None = None) -> Session:  # noqa: A002 - the word of the design
         """Copy this session up to the entry ``at``: its loads there, its holder, its limits; nothing temporary.
@@ -167,9 +167,9 @@ class Session(Wishes, Given, Returning):
                 if line is None and at not in self._entries and all(load.at != at for load in self._live.state.loads):
                     raise InvalidInputError("at", "an entry of the last history or of a load; else say the path", at)
                 line = line[: line.index(at) + 1] if line is not None else None
-            self._runtime._check_unused(id, "fork id", self)
-            self._append(Record("forked", {"at": at, "child": id}))
-            return self._runtime._open_fork(self, id, at, line)
+            with self._runtime._unused(id, "fork id", self) as writer:
+                self._append(Record("forked", {"at": at, "child": id}))
+                return self._runtime._open_fork(self, id, at, line, writer)
 
     @property
     def surface(self) -> Surface:
@@ -243,6 +243,7 @@ class Session(Wishes, Given, Returning):
                 for permit in tuple(self._permits):
                     permit._leave()
                 until = any(g.lifetime is Lifetime.UNTIL for g in self._live.state.grants.values())
+                self._tell()
                 if until or self._refused:
                     self._append(*([Record("closed", {})] if until else []))
             finally:
@@ -271,11 +272,11 @@ class Session(Wishes, Given, Returning):
     ) -> Epoch:
         live = self._live
         live.folds.refresh()
+        self._tell()
         self._take_pins(live.sources.read_catalog())
         line = self._line(path)
         catalog, authority, _ = live.look(profile.names, line)
         state = live.state
-        rolled = self.id in live.folds.rolled
         if self._fresh is not None and cause is Cause.TURN:
             cause = self._fresh
         facts = Facts(
@@ -292,7 +293,7 @@ class Session(Wishes, Given, Returning):
             boundary=boundary(messages, path) if messages is not None else None,
             used=self.used,
             audit=self._audit,
-            damage=(*self._damage, *(("hole",) if rolled else ())),
+            damage=self._damage,
             fork=_fork(state),
         )
         last = self._epoch if self._epoch is not None else self._previous
@@ -307,20 +308,10 @@ class Session(Wishes, Given, Returning):
         if ended:
             records.append(Record("lapsed", {"tools": ended}))
         if facts.damage:
-            found = [*facts.damage, *(("rollback",) if rolled else ())]
-            records.insert(0, Record("repaired", {"damage": found}))
+            records.insert(0, Record("repaired", {"damage": list(facts.damage)}))
         self._append(*records, blobs=epoch.blobs, derived=True)
-        live.folds.rolled.discard(self.id)
-        self._tell_of_losses()
+        self._tell()
         return epoch
-
-    def _tell_of_losses(self) -> None:
-        """Post to other chains that entries were lost that this session read, unless they say so already."""
-        for chain in sorted(self._live.folds.rolled - {self.id}):
-            now = self._runtime.state(chain)
-            if now is not None and not now.holes:
-                self._runtime._post(chain, Record("repaired", {"damage": ["rollback"]}))
-            self._live.folds.rolled.discard(chain)
 
     def _claims(self, messages: Sequence[Message]) -> list[Record]:
         """Return records of external calls that the history leaves open and no entry knows: they take away."""

@@ -8,12 +8,14 @@ same value object again, so that later comparisons are by identity.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from attrs import field, frozen
 
-from capstate.authority import Ceiling, Effect, Grant, Source, SourceState, rules_of
+from capstate.authority import Ceiling, Effect, Grant, Lifetime, Source, SourceState, rules_of
 from capstate.capabilities import Catalog, Group
 from capstate.errors import CatalogUnavailableError, InvalidInputError
 
@@ -31,9 +33,30 @@ class Rules:
     def __attrs_post_init__(self) -> None:
         # A ceiling may say None or one effect with a revision as well.
         rules: object = self.rules
-        if rules is not None and (isinstance(rules, (bytes, Mapping)) or not isinstance(rules, Iterable)):
-            raise InvalidInputError("rules", "a list of grants", rules)
+        if rules is not None and not isinstance(rules, str) and not _listable(rules):
+            raise InvalidInputError("rules", f"a list of grants ({_LISTABLE})", rules)
         _check_revision("rules", self.revision)
+
+
+class Revisions:
+    """The highest revision that this process has seen of each source, for each holder, in whatever session."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._highest: dict[tuple[str, str], int] = {}
+        self.changes = 0
+        """Grows with each higher one."""
+
+    def highest(self, name: str, holder: str) -> int:
+        """Return it; -1 before the first."""
+        return self._highest.get((name, holder), -1)
+
+    def seen(self, name: str, holder: str, revision: int) -> None:
+        """Take one more in."""
+        with self._lock:
+            if revision > self.highest(name, holder):
+                self._highest[name, holder] = revision
+                self.changes += 1
 
 
 GrantSource = Callable[[str], "Iterable[Grant | str] | Rules"]
@@ -67,11 +90,16 @@ class Sources:
     """The host's functions, and what they returned last for one session's line of holders."""
 
     def __init__(
-        self, catalog: CatalogSource, grants: Mapping[str, GrantSource], ceilings: Mapping[str, CeilingSource]
+        self,
+        catalog: CatalogSource,
+        grants: Mapping[str, GrantSource],
+        ceilings: Mapping[str, CeilingSource],
+        revisions: Revisions,
     ) -> None:
         self._catalog = catalog
+        self._revisions = revisions
         self._slots = _slots(grants, ceilings)
-        self._groups: tuple[list[Group], Catalog] | None = None
+        self._groups: tuple[list[Group] | tuple[Group, ...], Catalog] | None = None
         self._errors: dict[str, dict[str, str]] = {}
         """What sources raised when they were read last, by holder and name."""
 
@@ -84,9 +112,9 @@ class Sources:
         last = self._groups
         try:
             value = self._catalog()
-            if last is not None and value == last[0]:
+            if last is not None and type(value) is type(last[0]) and value == last[0]:
                 return last[1]
-            groups = list(_awaited_nowhere(value))
+            groups = _listed(value, "groups")
             if last is not None and groups == last[0]:
                 return last[1]
             catalog = Catalog.of(groups)
@@ -114,14 +142,25 @@ class Sources:
                     and value == last[0]
                     and type(value) is type(last[0])
                     and (known_as is None or (last[1] is not None and last[1] >= known_as))
+                    and self._revisions.highest(slot.known_as, holder) <= (-1 if last[1] is None else last[1])
                 ):
                     read.append(last[2])
                 else:
-                    read.append(self._take(slot, holder, known_as, _awaited_nowhere(value)))
+                    read.append(self._take(slot, holder, known_as, value))
             except Exception as error:  # noqa: BLE001 - whatever a source raises, it is nothing
                 self._errors.setdefault(holder, {})[slot.known_as] = _told(error)
                 read.append(slot.make(slot.name, state=SourceState.ERROR))
         return read
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with each higher revision that this process sees of any source."""
+        return self._revisions.changes
+
+    def unknown(self, holder: str, seen: Mapping[str, int | None]) -> list[list[str | int]]:
+        """Return [name, revision] of each source that this process saw at a higher one than ``seen`` names."""
+        named = ((slot.known_as, self._revisions.highest(slot.known_as, holder)) for slot in self._slots)
+        return [[name, high] for name, high in named if high > (-1 if (known := seen.get(name)) is None else known)]
 
     def errors(self, holder: str) -> dict[str, str]:
         """Return what failed at the last reading, for people: ``NAME``, and ``NAME of HOLDER`` where it is another."""
@@ -143,9 +182,10 @@ class Sources:
 
     def _take(self, slot: _Slot, holder: str, seen: int | None, value: Any) -> Source | Ceiling:  # noqa: ANN401 - the host's
         raw, revision = (value.rules, value.revision) if isinstance(value, Rules) else (value, None)
-        kept = raw = _rules(raw)
+        one = slot.make is Ceiling and (raw is None or isinstance(raw, str))
+        kept = raw = raw if one else _listed(raw, "rules")
         last = slot.last.get(holder)
-        highest = max(-1 if seen is None else seen, -1 if last is None or last[1] is None else last[1])
+        highest = max(-1 if seen is None else seen, self._revisions.highest(slot.known_as, holder))
         if highest > (-1 if revision is None else revision):
             return slot.make(slot.name, state=SourceState.STALE, revision=revision)
         made = _made(slot.make, slot.name, raw, revision)
@@ -153,28 +193,55 @@ class Sources:
             kept = Rules(raw, revision)
         made = last[2] if last is not None and last[2] == made else made
         slot.last[holder] = (kept, revision, made)
+        if revision is not None:
+            self._revisions.seen(slot.known_as, holder, revision)
         return made
 
 
-def _rules(raw: Any) -> Any:  # noqa: ANN401 - what the host returned
-    """Return what a source gave as something that stays as it is: a copy, read once, in an order of its own."""
-    if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
-        return raw
-    if isinstance(raw, (set, frozenset)):
-        return sorted(raw, key=_order)
-    if isinstance(raw, Iterator) and not (inspect.isgenerator(raw) and inspect.getgeneratorstate(raw) == _UNUSED):
-        raise TypeError("an iterator, which somebody may have used up: its denies would be gone at the second look")
-    return tuple(raw) if type(raw) is tuple else list(raw)
+_LISTABLE = "a list, tuple, set or other sequence, or a generator that nobody used yet"
+
+
+def _listable(value: object) -> bool:
+    """Whether ``value`` holds the same things at every look. A finished future is iterable too, and holds nothing."""
+    if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
+        return False
+    if isinstance(value, (Sequence, AbstractSet, ValuesView)):
+        return True
+    return inspect.isgenerator(value) and inspect.getgeneratorstate(value) == _UNUSED
+
+
+def _listed(value: Any, of: str) -> list[Any] | tuple[Any, ...]:  # noqa: ANN401 - whatever a function of the host returns
+    """Return what the host gave as something that stays as it is: a copy, read once, in an order of its own.
+
+    Raises:
+        TypeError: it is nothing that can be read at every look, such as an iterator that somebody may have used up:
+            its denies would be gone at the second.
+    """
+    if not _listable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # else it warns later, elsewhere, that nobody waited for it
+        kind = "something to wait for" if inspect.isawaitable(value) else type(value).__name__
+        raise TypeError(f"expected {of} as {_LISTABLE}, got {kind}")
+    if isinstance(value, AbstractSet):
+        return sorted(value, key=_order)
+    return tuple(value) if type(value) is tuple else list(value)
 
 
 def _made(make: type[Source | Ceiling], name: str, raw: object, revision: int | None) -> Source | Ceiling:
     if make is Ceiling and (raw is None or isinstance(raw, str)):
         return Ceiling(name, effect=Effect(raw) if raw is not None and raw != _NOTHING else None, revision=revision)
-    return make(name, rules_of(raw, f"source {name!r}"), revision=revision)
+    rules = rules_of(raw, f"source {name!r}")
+    for n, rule in enumerate(rules):
+        if (rule.lifetime, rule.until, rule.token) != (Lifetime.PERSISTENT, None, None):
+            # What ends with a session or a job is given in one; here nobody would end it.
+            raise InvalidInputError(f"source {name!r}[{n}]", "a rule without lifetime, until or token", rule.on)
+    return make(name, rules, revision=revision)
 
 
-def _order(rule: Grant | str) -> tuple[str, str]:
-    return (rule.on, rule.id) if isinstance(rule, Grant) else (str(rule), "")
+def _order(member: object) -> tuple[str, str]:
+    if isinstance(member, Grant):
+        return member.on, member.id
+    return (member.id, "") if isinstance(member, Group) else (str(member), "")
 
 
 def _check_revision(name: str, revision: object) -> None:
@@ -191,15 +258,3 @@ def _told(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"[:_TOLD]
     except Exception:  # noqa: BLE001 - its own __str__ fails
         return type(error).__name__
-
-
-def _awaited_nowhere(value: Any) -> Any:  # noqa: ANN401 - whatever a function of the host returns
-    """Return ``value``, unless a function of the host is asynchronous: the guard could not wait for it.
-
-    Raises:
-        TypeError: it is.
-    """
-    if inspect.iscoroutine(value):
-        value.close()
-        raise TypeError("an asynchronous function")
-    return value

@@ -59,8 +59,9 @@ class State(Acts):
     """Pins that were taken and do not count: they cover nothing, and are not taken anew."""
     approvals: list[Approval] = field(factory=list)
     rejected: dict[tuple[Any, ...], Approval] = field(factory=dict)
+    """By call: whatever becomes of the definitions, this call with these arguments was refused."""
     sources: dict[str, int | None] = field(factory=dict)
-    """Every source and ceiling that a receipt named, with the highest revision seen."""
+    """Every source and ceiling that a receipt or a ``revisions`` entry named, with the highest revision seen."""
     retired: set[str] = field(factory=set)
     limits: Limits | None = None
     receipt: tuple[int, dict[str, Any]] | None = None
@@ -70,10 +71,10 @@ class State(Acts):
     results: dict[str, ChildRecord] = field(factory=dict)
     """By child, what was kept of its last result."""
     ended: bool = False
-    holes: list[int] = field(factory=list)
-    """Sequence numbers at which damage was found."""
-    accepted: int = -1
-    """Sequence of the entry that accepted the damage before it."""
+    holes: set[tuple[int, int]] = field(factory=set)
+    """First and last sequence of each damaged span."""
+    accepted: set[tuple[int, int]] = field(factory=set)
+    """The spans that a named person accepted: exactly these, whatever is damaged later, or further."""
     at: int = 0
     """The latest time in an entry that counts, in milliseconds since the epoch."""
     token: int = 0
@@ -85,13 +86,13 @@ class State(Acts):
     @property
     def read_only(self) -> bool:
         """Whether external calls wait for somebody to accept damage."""
-        return any(hole > self.accepted for hole in self.holes)
+        return not self.holes <= self.accepted
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry. One of an unknown kind changes nothing; one that does not read is a hole."""
         if entry.unsealed and not entry.posted:
             self.damaged(entry.sequence)  # writers seal: somebody else wrote it, or wrote it anew
-        doubted = any(self.accepted < hole <= entry.sequence for hole in self.holes)
+        doubted = any(first <= entry.sequence for first, _ in self.holes - self.accepted)
         if not entry.unsealed:
             self.at = max(self.at, entry.at)
             self.token = max(self.token, entry.token)
@@ -107,10 +108,9 @@ class State(Acts):
         if handler is not None:
             handler(self, entry, entry.body, adds)
 
-    def damaged(self, sequence: int) -> None:
-        """Take in that the chain is damaged at ``sequence``."""
-        self.holes.append(sequence)
-        self.accepted = min(self.accepted, sequence - 1)
+    def damaged(self, first: int, last: int | None = None) -> None:
+        """Take in that the chain is damaged from ``first`` to ``last``, or at ``first`` alone."""
+        self.holes.add((first, first if last is None else last))
         self.version += 1
 
     def _opened(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001 - one shape for all handlers
@@ -137,6 +137,9 @@ class State(Acts):
         on = tuple(check_selector(one, entry.kind) for one in _listed(body["on"]))
         found = {text(q): text(f) for q, f in dict(body.get("definitions") or {}).items()}
         load = Load(len(self.loads), do, on, maybe(body.get("at")), maybe(body.get("call")), found)
+        if not adds:
+            # A place would move it behind or before what others did there; without one it follows the ledger.
+            load = evolve(load, at=None, call=None)
         if adds or do is not LoadKind.LOAD:
             self.loads = (*self.loads, load)
 
@@ -181,7 +184,7 @@ class State(Acts):
     def _rejected(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         rejection = approval_from(body)
         self.approvals = [a for a in self.approvals if a.key != rejection.key]
-        self.rejected[(*rejection.key, rejection.definition, rejection.reached)] = rejection
+        self.rejected[rejection.key] = rejection
 
     def _lapsed(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         ended = set(_listed(body["tools"]))
@@ -204,10 +207,16 @@ class State(Acts):
             ]
         except (KeyError, TypeError, ValueError):
             return  # a bad receipt is for the audit to say, and bricks nothing
+        self._seen(*((name, now) for name, now in named if not name.startswith("parent: ") and name not in OWN))
+
+    def _revisions(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        self._seen(*[(text(name), whole(now)) for name, now in body["sources"]])
+        self.version += 1
+
+    def _seen(self, *named: tuple[str, int | None]) -> None:
         for name, now in named:
-            if not name.startswith("parent: ") and name not in OWN:
-                known = self.sources.get(name)
-                self.sources[name] = now if known is None else max(known, now or 0)
+            known = self.sources.get(name)
+            self.sources[name] = now if known is None else max(known, now or 0)
 
     def _limits(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
         given = body.get("limits")
@@ -254,9 +263,10 @@ class State(Acts):
 
     def _accepted(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         lost = {(text(source), text(id_)) for source, id_ in body.get("lost", ())}
+        spans = {(_place(first), _place(last)) for first, last in body["damage"]}
         if written(entry):
             self.lost |= lost - self.pins.keys()
-            self.accepted = entry.sequence
+            self.accepted |= spans
             self.version += 1
 
     def _repaired(self, entry: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
@@ -288,6 +298,13 @@ def check_entries(entries: Sequence[Entry]) -> None:
             raise InvalidInputError(f"record {entry.kind!r}", "a body that reads back", got) from error
 
 
+def _place(value: object) -> int:
+    """Return ``value`` if it is an integer; a row that was moved may stand before the first."""
+    if type(value) is not int:
+        raise TypeError(type(value).__name__)
+    return value
+
+
 def _listed(value: object) -> Iterable[str]:
     if not isinstance(value, list):
         raise TypeError(type(value).__name__)
@@ -312,6 +329,7 @@ _HANDLERS: dict[str, Callable[[State, Entry, dict[str, Any], bool], None]] = {
     "reconciled": State._reconciled,
     "epoch": State._epoch,
     "limits": State._limits,
+    "revisions": State._revisions,
     "retired": State._retired,
     "job-ended": State._job_ended,
     "closed": State._closed,

@@ -99,13 +99,14 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    names: Names, call: Call, state: State, damaged: Callable[[], str], elsewhere: Callable[[], list[Operation]]
+    names: Names, call: Call, state: State, damaged: Callable[[], str], origins: Callable[[], list[State]]
 ) -> Verdict:
     """Return the verdict on ``call``, limits aside.
 
     Args:
         damaged: names the first damaged chain that authority rests on; empty if there is none.
-        elsewhere: unsettled operations of other chains that must not be repeated.
+        origins: the states of what the session was forked from: their unsettled operations must not be repeated, and
+            what a person rejected there is rejected.
     """
     row = names.find(call.tool)
     if row is None or row.reason is not None:
@@ -116,18 +117,17 @@ def judge(
     for inner in reached:
         if inner.reason is not None and not (inner.reason is Reason.NOT_LOADED and row.definition.tool.loads):
             return Verdict(inner.reason, inner.decided_by, row, reached)
-    verdict = Verdict(None, row.decided_by, row, reached)
+    verdict, forked = Verdict(None, row.decided_by, row, reached), origins()
     if verdict.external:
-        verdict = _external(verdict, call, state, damaged(), elsewhere)
-    return verdict if verdict.reason is not None else _asked(verdict, call, state)
+        verdict = _external(verdict, call, state, damaged(), forked)
+    return verdict if verdict.reason is not None else _asked(verdict, call, state, forked)
 
 
-def _external(
-    verdict: Verdict, call: Call, state: State, hole: str, elsewhere: Callable[[], list[Operation]]
-) -> Verdict:
+def _external(verdict: Verdict, call: Call, state: State, hole: str, origins: list[State]) -> Verdict:
     if hole:
         return verdict._replace(reason=Reason.SESSION_READ_ONLY, decided_by=f"damage of {hole}")
-    repeats = _equal([*state.open.values(), *elsewhere()], verdict.runs[0].definition.qualified, call)
+    elsewhere = (op for origin in origins for op in origin.open.values())
+    repeats = _equal([*state.open.values(), *elsewhere], verdict.runs[0].definition.qualified, call)
     if repeats is None:
         return verdict
     own = (repeats.session, repeats.call, repeats.occurrence) == (state.chain, call.id, call.occurrence)
@@ -139,12 +139,11 @@ def _external(
     return verdict._replace(repeats=repeats)
 
 
-def _asked(verdict: Verdict, call: Call, state: State) -> Verdict:
-    if not state.rejected and not verdict.reached and verdict.row is not None and verdict.row.effect is Effect.ALLOW:
-        return verdict
-    rejection = next((r for r in state.rejected.values() if _matches(r, verdict, call)), None)
-    if rejection is not None:
-        return verdict._replace(reason=Reason.NOT_AUTHORISED, decided_by=f"rejected by {rejection.by}")
+def _asked(verdict: Verdict, call: Call, state: State, origins: list[State]) -> Verdict:
+    for each in (state, *origins):
+        rejection = each.rejected.get(_key(verdict, call)) if each.rejected else None
+        if rejection is not None:
+            return verdict._replace(reason=Reason.NOT_AUTHORISED, decided_by=f"rejected by {rejection.by}")
     asks = next((row for row in verdict.runs if row.effect is Effect.ASK), None)
     if asks is None:
         return verdict
@@ -207,6 +206,11 @@ def operation_id(session: str, call: str, occurrence: int, tool: str, arguments:
 def _matches(approval: Approval, verdict: Verdict, call: Call) -> bool:
     made = approval_of(call, verdict, approval.by, approval.seen) if approval.call == call.id else None
     return made == approval
+
+
+def _key(verdict: Verdict, call: Call) -> tuple[str, int, str, str]:
+    tool = verdict.row.definition.qualified if verdict.row is not None else ""
+    return call.id, call.occurrence, tool, call.digest
 
 
 def _equal(operations: list[Operation], tool: str, call: Call) -> Operation | None:
