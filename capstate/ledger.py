@@ -80,15 +80,18 @@ class PoolChange:
 class Writer:
     """The right to append to one chain, until closed or until the process ends. Made by :meth:`Ledger.lock` alone."""
 
-    def __init__(self, chain: str, token: int, release: Callable[[], None]) -> None:
+    def __init__(
+        self, chain: str, token: int, release: Callable[[], None], lost: Callable[[], bool] = lambda: False
+    ) -> None:
         self.chain, self.token = chain, token
         self._release: Callable[[], None] | None = release
+        self._lost = lost
         self._once = threading.Lock()
 
     @property
     def closed(self) -> bool:
-        """Whether the lock was given back."""
-        return self._release is None
+        """Whether the lock was given back, or the storage says that it is lost: another may have it."""
+        return self._release is None or self._lost()
 
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""
@@ -150,12 +153,18 @@ class Ledger(Protocol):
             InvalidInputError: the rows do not follow the head, or ``make`` wrote to this ledger.
         """
 
-    def lock(self, chain: str) -> Writer:
+    def lock(self, chain: str, *, above: int = 0) -> Writer:
         """Become the one writer of ``chain``, with a fencing token above all before; never waits for an owner.
+
+        Args:
+            above: a token that the chain's entries name: what the storage remembers may have been set back.
 
         Raises:
             SessionLockedError: another live owner, in this process or another, has it. A stopped process is alive.
         """
+
+    def owned(self, chain: str) -> bool:
+        """Return whether ``chain`` has a live writer, in this process or another. Takes nothing from anybody."""
 
     def repair(self, chain: str, *, writer: Writer) -> Stored | None:
         """Cut off the last row if it is :func:`torn`, and return it; None if there was nothing to cut.

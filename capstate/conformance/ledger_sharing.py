@@ -56,6 +56,37 @@ def one_writer(bench: Bench) -> None:
 
 
 @check
+def tokens_above(bench: Bench) -> None:
+    """A writer that asks for a token above one that entries name gets it, and so do all after it."""
+    ledger, other = bench.open(), bench.open()
+    with ledger.lock("s") as writer:
+        first = writer.token
+    with other.lock("s", above=first + 40) as writer:
+        same(True, writer.token > first + 40, "a token above the one that was asked for")
+        second = writer.token
+        same(0, grow(other, writer).sequence, "its append")
+    with ledger.lock("s", above=first) as writer:
+        same(True, writer.token > second, "a token above all before")
+
+
+@check
+def owners(bench: Bench) -> None:
+    """Whether a chain has a live writer can be asked by any handle, and asking takes nothing from anybody."""
+    ledger, other = bench.open(), bench.open()
+    for handle in (ledger, other):
+        same(False, handle.owned("s"), "whether a chain that nobody locked has a writer")
+    writer = ledger.lock("s")
+    for handle in (ledger, other, ledger):
+        same(True, handle.owned("s"), "whether a locked chain has a writer")
+        same(False, handle.owned("t"), "whether another chain has one")
+    same(0, grow(ledger, writer).sequence, "the append of a writer that was asked after")
+    writer.close()
+    same(False, other.owned("s"), "whether a chain that was given back has a writer")
+    with other.lock("s"):
+        pass
+
+
+@check
 def one_of_many(bench: Bench) -> None:
     """Of many threads that lock at once, one gets the chain."""
     handles = [bench.open() for _ in range(_THREADS)]

@@ -114,17 +114,23 @@ class MemoryLedger:
             check_rows(head, rows)
             return _add(storage, chain, rows)
 
-    def lock(self, chain: str) -> Writer:
+    def lock(self, chain: str, *, above: int = 0) -> Writer:
         """See :class:`~capstate.ledger.Ledger`."""
         check_chain(chain)
         with self._change() as storage:
             if chain in storage.owners:
                 raise SessionLockedError(f"chain {chain!r} has another live writer")
-            token = storage.tokens[chain] = storage.tokens.get(chain, 0) + 1
+            token = storage.tokens[chain] = max(storage.tokens.get(chain, 0), above) + 1
             writer = Writer(chain, token, lambda: self._release(writer))
             storage.owners[chain] = writer
             self._writers.add(writer)
             return writer
+
+    def owned(self, chain: str) -> bool:
+        """See :class:`~capstate.ledger.Ledger`."""
+        check_chain(chain)
+        with self._open() as storage:
+            return chain in storage.owners
 
     def repair(self, chain: str, *, writer: Writer) -> Stored | None:
         """See :class:`~capstate.ledger.Ledger`."""

@@ -7,8 +7,9 @@ Rules:
   reads do not wait for another thread's disk. Any thread may use the object.
 * The right to write a chain is ``flock`` on a file of its own in the folder ``<database>-locks`` (named by the SHA-256
   of the chain id), held as long as the writer is open and the process lives, stopped or not. Lock files are never
-  deleted. If somebody else deletes one, two writers may hold "the" lock; the fencing token in the database, increased
-  by each lock, still refuses all but the last.
+  deleted. If somebody else deletes one, its writer is none any more; and the fencing token in the database, increased
+  by each lock, refuses all but the last.
+* Every change looks at the schema first: a trigger that somebody added would run inside it.
 * After ``fork`` the child must open the ledger anew; its copy of this object refuses, and holds no locks.
 * If the file at the path is no longer the one that was opened, everything refuses, instead of going on in a file that
   nobody else sees.
@@ -22,8 +23,6 @@ one of a newer version.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import sqlite3
 import threading
@@ -52,7 +51,7 @@ from capstate.ledger import (
     check_writer,
     torn,
 )
-from capstate.ledgers import sqlite_file
+from capstate.ledgers import lock_files, sqlite_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,11 +82,12 @@ class SQLiteLedger:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, wait: float = 10.0) -> None:
         self._path = sqlite_file.checked(path)
         self._name = str(self._path)
+        self._folder = Path(f"{self._path}-locks")
         self._pid = os.getpid()
         self._closed = False
         self._making = False
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
-        self._locks: dict[int, list[Writer]] = {}  # by descriptor; empty until the token is known
+        self._locks: dict[lock_files.LockFile, list[Writer]] = {}  # empty until the token is known
         self._writing: sqlite3.Connection | None = None
         if not read_only:
             self._writing = sqlite_file.open_writer(self._path, wait)
@@ -188,28 +188,38 @@ class SQLiteLedger:
             with sqlite_file.translated(self._path):
                 return _add(db, chain, rows)
 
-    def lock(self, chain: str) -> Writer:
+    def lock(self, chain: str, *, above: int = 0) -> Writer:
         """See :class:`~capstate.ledger.Ledger`."""
         check_chain(chain)
         self._live()
         if self._writing is None:
             raise LedgerUnavailableError(f"{self._path} was opened read-only")
-        descriptor = self._flock(chain)
-        self._locks[descriptor] = []
+        with sqlite_file.translated(self._path):
+            held = lock_files.take(self._folder, chain)
+        if held is None:
+            raise SessionLockedError(f"chain {chain!r} has another live writer")
+        self._locks[held] = []
         try:
             with self._change() as db, sqlite_file.translated(self._path):
-                token = _token(db, chain) + 1
+                token = max(_token(db, chain), above) + 1
                 db.execute(
                     "INSERT INTO writers (chain, token) VALUES (?, ?)"
                     " ON CONFLICT (chain) DO UPDATE SET token = excluded.token",
                     (chain, token),
                 )
-                writer = Writer(chain, token, lambda: self._unlock(descriptor))
-                self._locks[descriptor].append(writer)
+                writer = Writer(chain, token, lambda: self._unlock(held), lambda: held.lost)
+                self._locks[held].append(writer)
         except BaseException:
-            self._unlock(descriptor)
+            self._unlock(held)
             raise
         return writer
+
+    def owned(self, chain: str) -> bool:
+        """See :class:`~capstate.ledger.Ledger`."""
+        check_chain(chain)
+        self._live()
+        with sqlite_file.translated(self._path):
+            return lock_files.is_held(self._folder, chain)
 
     def repair(self, chain: str, *, writer: Writer) -> Stored | None:
         """See :class:`~capstate.ledger.Ledger`."""
@@ -240,10 +250,10 @@ class SQLiteLedger:
             return
         with self._write_lock, self._read_lock, sqlite_file.translated(self._path):
             self._closed = True
-            for descriptor, writers in tuple(self._locks.items()):
+            for held, writers in tuple(self._locks.items()):
                 for writer in writers:
                     writer.close()
-                self._unlock(descriptor)
+                self._unlock(held)
             self._reading.close()
             if self._writing is not None:
                 self._writing.close()
@@ -278,6 +288,8 @@ class SQLiteLedger:
             with sqlite_file.translated(self._path):
                 db.execute("BEGIN IMMEDIATE")
             try:
+                with sqlite_file.translated(self._path):
+                    sqlite_file.check_schema(db, self._path)
                 yield db
                 with sqlite_file.translated(self._path):
                     db.execute("COMMIT")
@@ -286,30 +298,14 @@ class SQLiteLedger:
                     db.execute("ROLLBACK")
                 raise
 
-    def _flock(self, chain: str) -> int:
-        folder = Path(f"{self._path}-locks")
-        name = hashlib.sha256(chain.encode()).hexdigest() + ".lock"
-        with sqlite_file.translated(self._path):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise SessionLockedError(f"chain {chain!r} has another live writer") from error
-            except OSError:
-                os.close(descriptor)
-                raise
-        return descriptor
-
-    def _unlock(self, descriptor: int) -> None:
-        if self._locks.pop(descriptor, None) is not None:
-            os.close(descriptor)
+    def _unlock(self, held: lock_files.LockFile) -> None:
+        if self._locks.pop(held, None) is not None:
+            held.close()
 
     def _forget(self) -> None:
         """Drop a forked child's share of the locks, else they would outlive the parent."""
         while self._locks:
-            os.close(self._locks.popitem()[0])
+            self._locks.popitem()[0].close()
 
 
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()

@@ -107,7 +107,7 @@ def open_writer(path: Path, wait: float) -> sqlite3.Connection:
                 db.execute("BEGIN IMMEDIATE")
                 _migrate(db, _version(db, path))
                 db.execute("COMMIT")
-            _check_schema(db, path)
+            check_schema(db, path)
         except BaseException:
             db.close()
             raise
@@ -140,7 +140,7 @@ def _checked_reader(path: Path, mode: str, wait: float) -> sqlite3.Connection:
         with _snapshot(db):
             version = _version(db, path)
             if version == len(MIGRATIONS):
-                _check_schema(db, path)
+                check_schema(db, path)
         if version == len(MIGRATIONS):
             db.execute("PRAGMA query_only = ON")
             return db
@@ -219,8 +219,12 @@ def _migrate(db: sqlite3.Connection, version: int) -> None:
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 
-def _check_schema(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse added triggers and views: they would run inside our transactions."""
+def check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse added triggers and views: they would run inside our transactions.
+
+    Raises:
+        MalformedError: the schema is not exactly ours.
+    """
     expected = {statement for statements in MIGRATIONS for statement in statements}
     found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")}
     if found != expected:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from capstate.authority import Limits
-from capstate.errors import CapstateError, PoolConflictError, Reason, SessionLockedError, StaleWriterError
+from capstate.errors import CapstateError, PoolConflictError, Reason, StaleWriterError
 from capstate.ledger import PoolChange, Record
 from capstate.runtime.arguments import a_call
 from capstate.runtime.guard import Gate, Permit, check_cost
@@ -222,23 +222,16 @@ class Gated(Owned):
         return usage, name
 
     def _freed(self, usage: Usage) -> Usage:
-        """Free the slots of chains whose owner is dead: another one wrote since, or its lock can be had."""
+        """Free the slots of chains whose owner is dead: another one wrote since, or nobody has its lock."""
         for chain, running in usage.running.items():
             if chain == self.id:
                 dead = running.token != self._writer.token
             else:
                 state = self._shared().folds.get(chain)
-                dead = (state is not None and running.token < state.token) or self._can_be_had(chain)
+                dead = (state is not None and running.token < state.token) or not self._runtime.ledger.owned(chain)
             if dead:
                 usage = usage.freed(chain)
         return usage
-
-    def _can_be_had(self, chain: str) -> bool:
-        try:
-            self._runtime.ledger.lock(chain).close()
-        except SessionLockedError:
-            return False
-        return True
 
     # -- refusals
 

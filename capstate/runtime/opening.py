@@ -64,7 +64,7 @@ class Opener:
         if owner is not None:
             self._append_as(owner._writer, chain, records)
             return
-        with self.ledger.lock(chain) as writer:
+        with self._locked(chain) as (writer, _), writer:
             self._append_as(writer, chain, records)
 
     def _append_as(self, writer: Writer, chain: str, records: Sequence[Record]) -> None:
@@ -106,13 +106,6 @@ class Opener:
             self._latest = max(self._latest, self._clock(), latest)
             return self._latest
 
-    def _check_unused(self, id: str, place: str, session: Session) -> None:  # noqa: A002 - the word of the design
-        state = self.state(id)
-        if state is not None and (not _only_posts(state) or state.ended):
-            raise InvalidInputError(place, "an unused id", id)
-        if any(other.opening is not None and other.opening.holder == id for other in session._live.line()):
-            raise InvalidInputError(place, "an unused id, not that of a holder", id)
-
     def _open_session(self, id: str, holder: str | None, limits: Limits | None) -> Session:  # noqa: A002
         opening = {
             "holder": holder if holder is not None else id,
@@ -120,8 +113,7 @@ class Opener:
             "limits": limits.to_json() if limits is not None else None,
             "root": id,
         }
-        with self._locked(id) as writer:
-            known = self.state(id)
+        with self._locked(id) as (writer, known):
             if known is not None and known.opening is not None and known.opening.kind != "holder":
                 if holder is not None and known.opening.holder != holder:
                     raise InvalidInputError(f"session {id!r}", f"holder {known.opening.holder!r}", holder)
@@ -178,14 +170,20 @@ class Opener:
         return self._resume(id, opening, writer, loads, previous=origin.receipt)
 
     @contextmanager
-    def _locked(self, id: str) -> Iterator[Writer]:  # noqa: A002
-        """Give the right to write a chain, to be kept by a session that is opened within; else it is given back.
+    def _locked(self, id: str) -> Iterator[tuple[Writer, State | None]]:  # noqa: A002
+        """Give the right to write a chain, to be kept by a session that is opened within; and its state.
 
-        What is found out about an id holds only while nobody else can begin under it.
+        It is given back if anything fails. What is found out about an id holds only while nobody else can begin
+        under it.
         """
         writer = self.ledger.lock(id)
         try:
-            yield writer
+            known = self.state(id)
+            if known is not None and known.token >= writer.token:  # somebody set back what the storage remembers
+                writer.close()
+                writer = self.ledger.lock(id, above=known.token)
+                known = self.state(id)
+            yield writer, known
         except BaseException:
             writer.close()
             raise
@@ -193,9 +191,9 @@ class Opener:
     @contextmanager
     def _unused(self, id: str, place: str, session: Session) -> Iterator[Writer]:  # noqa: A002
         """Give the right to write a chain that is nobody's yet. Raises InvalidInputError if it is somebody's."""
-        self._check_unused(id, place, session)
-        with self._locked(id) as writer:
-            self._check_unused(id, place, session)
+        _check_unused(self.state(id), id, place, session)  # of two errors this one says more
+        with self._locked(id) as (writer, known):
+            _check_unused(known, id, place, session)
             yield writer
 
     def _resume(
@@ -283,6 +281,13 @@ class Opener:
 def _check_alive(id_: str, state: State | None) -> None:
     if state is not None and state.ended:
         raise SessionClosedError(f"session {id_!r} was ended")
+
+
+def _check_unused(state: State | None, id_: str, place: str, session: Session) -> None:
+    if state is not None and (not _only_posts(state) or state.ended):
+        raise InvalidInputError(place, "an unused id", id_)
+    if any(other.opening is not None and other.opening.holder == id_ for other in session._live.line()):
+        raise InvalidInputError(place, "an unused id, not that of a holder", id_)
 
 
 def _only_posts(state: State) -> bool:

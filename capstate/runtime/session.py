@@ -143,7 +143,7 @@ class Session(Wishes, Given, Returning):
         a_chain(id, "child id")
         with self._open():
             self._check_child(id)
-            with self._runtime._locked(id) as writer:
+            with self._runtime._locked(id) as (writer, _):
                 return self._runtime._open_child(self, id, None, writer)
 
     def fork(self, id: str, *, at: str | None = None, path: Iterable[str] | None = None) -> Session:  # noqa: A002 - the word of the design

@@ -66,9 +66,26 @@ class _IgnoresTokens(_Wrong):
 
 
 class _TwoWriters(_Wrong):
-    def lock(self, chain: str) -> Writer:
+    def lock(self, chain: str, *, above: int = 0) -> Writer:
         self._storage.owners.pop(chain, None)
+        return super().lock(chain, above=above)
+
+
+class _IgnoresAbove(_Wrong):
+    def lock(self, chain: str, *, above: int = 0) -> Writer:  # noqa: ARG002 - that is what is wrong
         return super().lock(chain)
+
+
+class _AsksByTaking(_Wrong):
+    def owned(self, chain: str) -> bool:
+        self._storage.owners.pop(chain, None)
+        self.lock(chain)
+        return False
+
+
+class _OwnsItsOwn(_Wrong):
+    def owned(self, chain: str) -> bool:
+        return any(writer.chain == chain for writer in self._writers)
 
 
 class _ForgetsSeals(_Wrong):
@@ -151,7 +168,8 @@ class _ChecksNoBlobs(_Wrong):
     ("kind", "found_by"),
     [
         (_IgnoresExpect, "wrong_head"), (_IgnoresTokens, "old_writers"), (_TwoWriters, "one_writer"),
-        (_TwoWriters, "one_of_many"), (_ForgetsSeals, "bytes_come_back"), (_WritesBeforeThePool, "all_or_nothing"),
+        (_TwoWriters, "one_of_many"), (_IgnoresAbove, "tokens_above"), (_AsksByTaking, "owners"),
+        (_OwnsItsOwn, "owners"), (_ForgetsSeals, "bytes_come_back"), (_WritesBeforeThePool, "all_or_nothing"),
         (_LastPoolWinsAfterAPause, "never_over"), (_LastPoolWins, "all_or_nothing"),
         (_RevisionOfOwnWrites, "revisions"),
         (_RepairCutsAnything, "repairs"), (_PostOutsideTheTransaction, "failing_posts"), (_FoldsCase, "chain_ids"),

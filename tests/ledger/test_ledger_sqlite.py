@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -29,6 +30,7 @@ from capstate.errors import (
     StaleWriterError,
 )
 from capstate.ledger import DamageKind, Head, Outcome, PoolChange, Record, blob_key, chain_entries, load, verify
+from capstate.ledgers import lock_files
 from capstate.ledgers.sqlite import SQLiteLedger
 from tests.ledger.rows import KEY
 
@@ -328,6 +330,64 @@ def test_a_database_that_another_keeps_locked_is_unavailable_after_the_wait(path
         assert head == ledger.head("s")
         other.execute("ROLLBACK")
         ledger.lock("s")
+
+
+@pytest.mark.parametrize("put_back", [False, True])
+def test_a_writer_whose_lock_file_is_gone_is_none_any_more(path: Path, put_back: bool) -> None:
+    """Another process can have the lock then, also while the row of the token is set back; two never write."""
+    head = fill(path)
+    with closing(SQLiteLedger(path)) as ledger, closing(SQLiteLedger(path)) as other:
+        writer = ledger.lock("s")
+        assert other.owned("s")
+        (file,) = Path(f"{path}-locks").iterdir()
+        file.unlink()
+        if put_back:
+            file.touch()
+        assert not other.owned("s")
+        newer = other.lock("s")
+        edit(path, "UPDATE writers SET token = ?", writer.token)
+        rows = chain_entries("s", head, [Record("x", {})], at=1, token=writer.token)
+        with pytest.raises(StaleWriterError) as stale:
+            ledger.append("s", rows, expect=head, writer=writer)
+
+        assert (stale.value.owner, writer.closed) == (False, True)
+        with pytest.raises(StaleWriterError):
+            ledger.repair("s", writer=writer)
+        writer.close()
+        assert other.owned("s")
+        newer.close()
+
+
+def test_whoever_asks_for_a_moment_does_not_refuse_a_writer(path: Path) -> None:
+    """Asking whether somebody owns a chain locks it for an instant; a writer tries again."""
+    folder = Path(f"{path}-locks")
+    with closing(SQLiteLedger(path)) as ledger:
+        ledger.lock("s").close()
+        asking = lock_files.take(folder, "s")
+        assert asking is not None
+        timer = threading.Timer(0.003, asking.close)
+        timer.start()
+        ledger.lock("s").close()
+        timer.join()
+
+
+def test_a_trigger_that_is_added_while_it_is_open_swallows_nothing(path: Path) -> None:
+    """Every change looks at the schema: a deny that a trigger would drop is an error, and reads go on."""
+    head = fill(path)
+    with closing(SQLiteLedger(path)) as ledger, ledger.lock("s") as writer:
+        edit(path, "CREATE TRIGGER drops BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END")
+        rows = chain_entries("s", head, [Record("x", {})], at=1, token=writer.token)
+        for act in (
+            lambda: ledger.append("s", rows, expect=head, writer=writer),
+            lambda: ledger.post("s", lambda now: chain_entries("s", now, [Record("d", {})], at=1, posted=True)),
+            lambda: ledger.lock("t"),
+            lambda: ledger.repair("s", writer=writer),
+        ):
+            with pytest.raises(MalformedError, match="another schema"):
+                act()
+        assert head == ledger.head("s")
+        edit(path, "DROP TRIGGER drops")
+        assert ledger.append("s", rows, expect=head, writer=writer).sequence == head.sequence + 1
 
 
 def test_a_failed_append_leaves_nothing(path: Path) -> None:

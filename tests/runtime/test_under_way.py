@@ -22,9 +22,11 @@ from capstate.errors import (
     Refused,
     SessionLockedError,
 )
+from capstate.ledger import Record
 from capstate.ledgers.memory import MemoryLedger
 from capstate.runtime import Rules
 from tests.runtime.stage import (
+    Limits,
     Stage,
     Wrapped,
     call,
@@ -98,7 +100,12 @@ def test_chains_that_never_come_to_rest_are_a_ledger_that_cannot_be_read(stage: 
     """Somebody who posts at every look ends in an error, not in a loop and not in a permit."""
     session = stage.session()
     other = stage.runtime()
-    stage.sources["config"] = lambda _: [["git/*"], other.deny("s", "x/y", by="eve")][0]
+
+    def posting(_: str) -> list[str]:
+        other.deny("s", "x/y", by="eve")
+        return ["git/*"]
+
+    stage.sources["config"] = posting
     session.close()
     session = stage.runtime().session("s")
 
@@ -112,11 +119,13 @@ def test_other_chains_may_grow_meanwhile(stage: Stage) -> None:
     other = stage.runtime()
     asked: list[str] = []
     session.close()
-    stage.sources["config"] = lambda holder: [
-        ["git/*"],
-        other.deny("elsewhere", "x/y", by="eve"),
-        asked.append(holder),
-    ][0]
+
+    def posting(holder: str) -> list[str]:
+        other.deny("elsewhere", "x/y", by="eve")
+        asked.append(holder)
+        return ["git/*"]
+
+    stage.sources["config"] = posting
     session = stage.runtime().session("s")
     asked.clear()
     run(session, "git/log")
@@ -316,7 +325,7 @@ def test_a_catalog_that_is_no_list_at_every_look_cannot_be_read(stage: Stage, na
     [list, tuple, deque, lambda rules: dict.fromkeys(rules).keys(), lambda rules: dict(enumerate(rules)).values(), set],
     ids=["list", "tuple", "deque", "keys", "values", "set"],
 )
-def test_what_holds_the_same_at_every_look_is_a_list(stage: Stage, made: Callable[[list[Grant]], Any]) -> None:
+def test_what_holds_the_same_at_every_look_is_a_list(stage: Stage, made: Callable[[list[Any]], Any]) -> None:
     """Sequences, sets and views, for rules and for groups."""
     rules, groups = made([allow("git/*"), deny("git/push")]), made(["unused"]) if made is set else made(stage.groups)
     stage.sources = {"config": lambda _: rules}
@@ -540,13 +549,47 @@ def test_a_revision_is_told_once(stage: Stage) -> None:
 # -- what has no place
 
 
-def test_a_forged_removal_has_no_place(stage: Stage) -> None:
-    """It takes away as of the end of the ledger; an entry named in it moves nothing that others did there."""
+@pytest.mark.parametrize("kind", ["unload", "removal"])
+def test_what_was_forged_has_no_place(kind: str) -> None:
+    """It takes away as of the end of the ledger; an entry or a call named in it moves nothing."""
     stage = Stage(key=bytes(32))
     session = stage.session()
     session.load("git", at="e1")
-    forge(stage, "unload", {"at": "e1", "by": "user", "call": "c1", "on": ["git/log"]})
+    forge(stage, kind, {"at": "e1", "by": "user", "call": "c1", "on": ["git/log"]})
+    session._live.folds.refresh()
+    last = session._live.state.loads[-1]
 
-    assert session._live.state.loads[-1].at is None or refused(session, "git/log") is not None
-    load = next(one for one in reversed(session._live.state.loads))
-    assert (load.at, load.call, load.on) == (None, None, ("git/log",))
+    assert (str(last.do), last.at, last.call, last.on) == (kind, None, None, ("git/log",))
+
+
+# -- the token
+
+
+def test_a_token_that_was_set_back_is_raised_above_the_entries(stage: Stage) -> None:
+    """What the storage remembers of tokens is no entry: two owners must not share one."""
+    session = stage.session()
+    session.note({})
+    crash(session)
+    highest = entries(stage)[-1].token
+    storage(stage)._storage.tokens["s"] = 0
+    session = stage.runtime().session("s")
+
+    assert session._writer.token > highest
+    stage.runtime().append_to("ann", Record("note", {}))
+    storage(stage)._storage.tokens["ann"] = 0
+    stage.runtime().append_to("ann", Record("note", {}))
+    tokens = [entry.token for entry in entries(stage, "ann")]
+    assert tokens == sorted(tokens)
+    assert tokens[0] < tokens[-1]
+
+
+def test_the_slots_of_an_owner_that_lives_are_not_freed(stage: Stage) -> None:
+    """Whether it lives is asked without taking its lock from it."""
+    root = stage.session("p", limits=Limits(concurrency=1))
+    child = root.spawn("s", want=["git"])
+    permit = started(child, "git/push")
+    assert refused(root, "git/log") is Reason.LIMIT_EXCEEDED
+    permit.settle()
+
+    assert refused(root, "git/log") is None
+    assert refused(child, "git/log") is None
