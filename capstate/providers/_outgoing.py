@@ -14,7 +14,7 @@ Rules, the same for every API:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -148,6 +148,7 @@ def plan(
     *,
     points: Iterable[tuple[str, Mapping[str, Any] | None, Spot]],
     place: Callable[[Spot], Spot | None] = lambda spot: spot,
+    spots: Container[Spot] | None = None,
 ) -> Plan:
     """Decide where every tool stands.
 
@@ -157,6 +158,8 @@ def plan(
         found: the history.
         points: names that native load points give, with the definition where they carry one, and their place.
         place: where the API puts a load point that belongs to a place; None where it cannot have one.
+        spots: the places at which the API's writer puts one in; None: at all. A tool that has none of these becomes
+            immediate.
     """
     placed = {p.wire: p for p in (*projection.immediate, *projection.deferred)}
     wires = {p.wire: p.wire for p in placed.values()} | {p.definition.qualified: p.wire for p in placed.values()}
@@ -167,9 +170,9 @@ def plan(
     there = {(wire, spot) for wire, _, spot in loaded}
     for p in projection.deferred if defers else ():
         meant = [] if p.mark is None else [place(s) for s in _homes(p.mark, found, answers)]
-        spots = [s for s in meant if s is not None]
-        if spots:
-            homes[p.wire] = next((s for s in spots if (p.wire, s) in there), spots[0])
+        possible = [s for s in meant if s is not None and (spots is None or s in spots)]
+        if possible:
+            homes[p.wire] = next((s for s in possible if (p.wire, s) in there), possible[0])
     native = {wire for wire, definition, spot in loaded if defers and _kept(placed, homes, wire, spot, definition)}
     immediate, deferred = list(projection.immediate), []
     inserts: dict[Spot, list[Placed]] = {}
@@ -250,7 +253,7 @@ def after_round(found: Sequence[Entry]) -> Callable[[Spot], Spot]:
 
     def place(spot: Spot) -> Spot:
         i, k = spot
-        if k == END and not any(m.calls for m in found[i].read):
+        if k == END and not found[i].results and not any(m.calls for m in found[i].read):
             return spot
         while i + 1 < len(found) and found[i + 1].results and len(found[i + 1].results) == len(found[i + 1].read):
             i += 1
@@ -294,3 +297,11 @@ def walked(
         if not entry.native:
             spot = (i, 0 if entry.results else END)
             yield i, None, spot
+
+
+def last_steps(
+    steps: Sequence[tuple[int, Mapping[str, Any] | None, Spot]],
+    loads: Callable[[Mapping[str, Any]], Iterable[tuple[str, Mapping[str, Any]]] | None],
+) -> dict[Spot, int]:
+    """Return, by place of :func:`walked`, its last step that is no load point: what is put in stands behind it."""
+    return {spot: n for n, (_, item, spot) in enumerate(steps) if item is None or loads(item) is None}

@@ -130,9 +130,11 @@ def render(profile: Profile, projection: Projection, history: Sequence[Any]) -> 
     """
     found = out.entries(history, apis=CHAT, issuer=profile.issuer.id, read=read, passes=lambda _: True)
     points = out.native_points(found, _loads, _is_result)
-    plan = out.plan(profile, projection, found, points=points, place=out.after_round(found))
+    steps = list(out.walked(found, _loads, _is_result))
+    last = out.last_steps(steps, _loads)
+    plan = out.plan(profile, projection, found, points=points, place=out.after_round(found), spots=last)
     made: list[Mapping[str, Any]] = []
-    for i, item, spot in out.walked(found, _loads, _is_result):
+    for n, (i, item, spot) in enumerate(steps):
         if item is None:
             made += _neutral(plan, i, found[i].read[0]) if found[i].read else []
         elif (loads := _loads(item)) is None:
@@ -140,7 +142,7 @@ def render(profile: Profile, projection: Projection, history: Sequence[Any]) -> 
         else:
             made += _native(plan, item, spot, loads)
             continue
-        if inserted := plan.inserts.get(spot):
+        if last.get(spot) == n and (inserted := plan.inserts.get(spot)):
             made.append({"role": "system", "tools": [_tool(p) for p in inserted]})
     tools = [_tool(p) for p in plan.immediate]
     return ({"tools": tools} if tools else {}) | {"messages": made}

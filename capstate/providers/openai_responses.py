@@ -183,16 +183,18 @@ def render(profile: Profile, projection: Projection, history: Sequence[Any]) -> 
     found = out.entries(history, apis=RESPONSES, issuer=profile.issuer.id, read=read, passes=lambda _: True)
     points = out.native_points(found, _loads, _is_result)
     end = out.after_round(found)
-    plan = out.plan(profile, projection, found, points=points, place=lambda s: end(s) if s[1] == out.END else s)
-    made: list[Mapping[str, Any]] = []
     steps = list(out.walked(found, _loads, _is_result))
+    last = out.last_steps(steps, _loads)
+    plan = out.plan(
+        profile, projection, found, points=points, place=lambda s: end(s) if s[1] == out.END else s, spots=last
+    )
+    made: list[Mapping[str, Any]] = []
     for n, (i, item, spot) in enumerate(steps):
         if item is None:
             made += _neutral(plan, i, found[i].read[0]) if found[i].read else []
         else:
             _native(plan, made, item, spot)
-        here = spot[1] != out.END or n + 1 == len(steps) or steps[n + 1][0] != i
-        if here and (item is None or _loads(item) is None):
+        if last.get(spot) == n:
             made += _load(plan, plan.inserts.get(spot, []))
     tools = [_tool(p) for p in plan.immediate]
     return ({"tools": tools} if tools else {}) | {"input": made}
@@ -253,7 +255,8 @@ def _native(plan: out.Plan, made: list[Mapping[str, Any]], item: Mapping[str, An
             for n, m in enumerate(made)
             if m.get("type") == "tool_search_call" and m.get("call_id") == item.get("call_id")
         ]
-        del made[asked[-1] : asked[-1] + 1 if asked else None]
+        if asked:
+            del made[asked[-1]]
     # An emptied item is left out, and so is the search that it answers: neither says anything any more.
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capstate.errors import InvalidInputError, MalformedError
-from capstate.projection import Mark, Profile
+from capstate.projection import Mark, Profile, Projection
 from capstate.providers import for_api, openai_responses
 from capstate.trace import Call, Message, Outcome, Role
 from tests.providers.worlds import (
@@ -87,6 +87,34 @@ def test_the_wire_shows_exactly_the_projection(profile: Profile, world: World) -
     assert all(seen.definitions[p.wire] == {"description": "d", "schema": p.definition.tool.schema} for p in shown)
     deferred = {p.wire for p in world.shown.deferred} if profile.defers else set()
     assert set(seen.deferred) == deferred
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["neutral", "native"])
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+@given(world=worlds(), kept=st.lists(st.booleans(), max_size=40), from_=st.integers(0, 12))
+def test_whatever_was_cut_away_nothing_is_lost_or_added(
+    profile: Profile, native: bool, world: World, kept: list[bool], from_: int
+) -> None:
+    """Messages taken out anywhere, a call whose result stays and a result whose call is gone among them."""
+    history: list[Any] = list(world.history)
+    if native:
+        history = messages_of(profile.adapter.render(profile, world.shown, history))
+    cut = [m for n, m in enumerate(history) if n >= from_ and (n >= len(kept) or kept[n])]
+    body = profile.adapter.render(profile, world.shown, cut)
+
+    assert profile.adapter.on_wire(body).effective == {p.wire for p in (*world.shown.immediate, *world.shown.deferred)}
+
+
+@pytest.mark.parametrize("shown", [projection([]), projection([placed("load")])])
+@pytest.mark.parametrize("search", [False, True])
+def test_a_search_result_without_its_search_is_left_out(shown: Projection, search: bool) -> None:
+    """As a history that was cut between the two holds it."""
+    tools = [{"type": "function", "name": "gone", "parameters": {}}]
+    asked = [{"type": "tool_search_call", "call_id": "t", "execution": "client", "arguments": {}}] if search else []
+    history = [*asked, {"type": "tool_search_output", "call_id": "t", "execution": "client", "tools": tools}]
+    for profile in PROFILES.values():
+        if profile.issuer.api == "openai-responses":
+            assert profile.adapter.render(profile, shown, history)["input"] == []
 
 
 @pytest.mark.parametrize("profile", DEFERRING.values(), ids=DEFERRING)
