@@ -14,8 +14,8 @@ The rules, the same for every API:
 
 A placeholder is a deferred definition that some agents send so that a provider accepts a request whose other
 tools all come later. Nothing refers to it, it does nothing, and so it is no tool. The exception is only for
-the exact name *and* only while the definition is deferred and nothing loads it, or could by a search of the provider's;
-else it would be a hiding place.
+the exact name of a plain function *and* only while the definition is deferred and nothing loads it, or could by a
+search of the provider's; else it would be a hiding place.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Replay:
     def result(self) -> OnWire:
         """Return what was collected."""
         searched = any(str(d.get("type")).startswith("tool_search") for d in self._definitions.values())
-        unloaded = tuple(n for n in self._waiting if searched or n not in PLACEHOLDERS)
+        unloaded = tuple(n for n in self._waiting if searched or n not in PLACEHOLDERS or not self._is_plain(n))
         callable_now = {*self._immediate, *self._deferred, *unloaded}
         return OnWire(
             immediate=tuple(self._immediate),
@@ -143,6 +143,11 @@ class Replay:
             withdrawn=tuple(n for n in self._withdrawn if n in callable_now),
             unknown=dict(sorted(self.unknown.items())),
         )
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether every definition of ``name`` is a plain function: one that the provider runs is no placeholder."""
+        found = (self._definitions[name], *self._others.get(name, ()))
+        return all("type" not in definition and "keys" not in definition for definition in found)
 
     def _define(self, name: str, definition: Mapping[str, Any]) -> None:
         callable_now = name in self._immediate or name in self._deferred or name in self._waiting

@@ -160,6 +160,11 @@ def test_placeholder_is_no_tool_and_no_hiding_place() -> None:
     assert anthropic([tool("a"), tool(name, defer_loading=True)]).effective == {"a"}
     assert name in anthropic([tool(name)]).effective
     assert name in anthropic([tool("a"), tool(name, defer_loading=True)], result(name)).effective
+    for form in ("bash_20250124", "web_search_20250305"):
+        hosted = {"type": form, "name": name, "defer_loading": True}
+        assert name in anthropic([tool("a"), hosted]).effective
+        assert name in anthropic([tool("a"), hosted, tool(name, defer_loading=True)]).effective
+    assert name in anthropic([tool("a"), tool(name, defer_loading=True, allowed_callers=["x"])]).effective
 
 
 def test_choice_is_a_hint() -> None:

@@ -369,10 +369,13 @@ def test_a_deny_of_the_host_expires_as_well(stage: Stage) -> None:
     assert refused(session, "git/log") is None
 
 
+OF_A_SESSION = Grant("git/*", Effect.ALLOW, lifetime=Lifetime.SESSION)
+
+
 @pytest.mark.parametrize(
     "rule",
     [
-        Grant("git/*", Effect.ALLOW, lifetime=Lifetime.SESSION),
+        OF_A_SESSION,
         Grant("git/*", Effect.ALLOW, lifetime=Lifetime.UNTIL, until="job", token=1),
         Grant("git/*", Effect.DENY, lifetime=Lifetime.SESSION),
     ],
