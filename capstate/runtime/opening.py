@@ -18,7 +18,6 @@ from capstate.runtime.owned import TRIES
 from capstate.runtime.session import Session
 from capstate.runtime.sources import Revisions, Sources
 from capstate.runtime.state import State, check_entries
-from capstate.surface import counting
 
 if TYPE_CHECKING:
     import threading
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from capstate.authority import Limits
     from capstate.ledger import Ledger
     from capstate.runtime import Runtime
+    from capstate.surface import Load
 
 _FIRST = {"session": Cause.OPEN, "child": Cause.CHILD, "fork": Cause.FORK, "holder": Cause.OPEN}
 """Why the first epoch of a chain is made."""
@@ -143,7 +143,7 @@ class Opener:
         origin: Session,
         id: str,  # noqa: A002
         at: str | None,
-        line: list[str] | None,
+        taken: list[Load],
         writer: Writer,
     ) -> Session:
         state, head = origin._live.state, origin._live.folds.head(origin.id)
@@ -165,7 +165,7 @@ class Opener:
                 str(e.do),
                 {"at": e.at, "by": "fork", "call": e.call, "definitions": dict(e.definitions), "on": list(e.on)},
             )
-            for e in counting(state.loads, tuple(line) if line is not None else None)
+            for e in taken
         ]
         return self._resume(id, opening, writer, loads, previous=origin.receipt)
 

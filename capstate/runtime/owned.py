@@ -48,8 +48,8 @@ class Owned:
         self._lines: tuple[tuple[Load, ...], tuple[str, ...] | None, tuple[str, ...] | None] = ((), None, None)
         self._retained: tuple[int, ...] = ()
         self._opaque: tuple[tuple[str, str], ...] = ()
-        self._entries: frozenset[str] = frozenset()
-        """Ids of the last history."""
+        self._entries: tuple[str, ...] = ()
+        """Ids of the last history, in order."""
         self._permits: list[Permit] = []
         self._jobs: dict[str, frozenset[str]] = {}
         """The grants of the jobs that run here now. Nothing durable: they live in this object or nowhere."""

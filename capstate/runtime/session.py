@@ -25,7 +25,8 @@ from capstate.runtime.owned import TRIES
 from capstate.runtime.returning import Returning
 from capstate.runtime.verdict import lapsed, operation_id
 from capstate.runtime.wire import exceeding, finding
-from capstate.runtime.wishes import Wishes, selectors_of
+from capstate.runtime.wishes import Wishes, selectors_of, up_to
+from capstate.surface import counting
 
 if TYPE_CHECKING:
     from capstate.projection import OnWire
@@ -80,7 +81,7 @@ class Session(Wishes, Given, Returning):
                 self._seen.clear()
             self._profile, self._path, self._epoch, self._fresh = profile, line, epoch, None
             if messages is not None:
-                self._entries = frozenset(message.id for message in messages)
+                self._entries = tuple(message.id for message in messages)
             self._retained, self._opaque, self._damage = epoch.facts.retained, epoch.facts.opaque, ()
             adapter = adapter_of(profile)
             if adapter is None:
@@ -164,12 +165,13 @@ class Session(Wishes, Given, Returning):
             if at is not None:
                 if line is not None and at not in line:
                     raise InvalidInputError("at", "an entry of the path", at)
-                if line is None and at not in self._entries and all(load.at != at for load in self._live.state.loads):
-                    raise InvalidInputError("at", "an entry of the last history or of a load; else say the path", at)
                 line = line[: line.index(at) + 1] if line is not None else None
+            taken = counting(self._live.state.loads, tuple(line) if line is not None else None)
+            if at is not None and line is None:
+                taken = up_to(at, taken, self._entries)
             with self._runtime._unused(id, "fork id", self) as writer:
                 self._append(Record("forked", {"at": at, "child": id}))
-                return self._runtime._open_fork(self, id, at, line, writer)
+                return self._runtime._open_fork(self, id, at, taken, writer)
 
     @property
     def surface(self) -> Surface:

@@ -14,6 +14,7 @@ from capstate.runtime.owned import Owned
 
 if TYPE_CHECKING:
     from capstate.capabilities import Catalog, Definition
+    from capstate.surface import Load
 
 
 Origin = Literal["configuration", "user", "model"]
@@ -94,6 +95,25 @@ def placed(at: object, call: object, by: object = "user") -> None:
     an_id_or_none(call, "call")
     if by not in ORIGINS:
         raise InvalidInputError("by", f"one of {', '.join(ORIGINS)}", by)
+
+
+def up_to(at: str, loads: list[Load], entries: tuple[str, ...]) -> list[Load]:
+    """Return what of ``loads`` counts at the entry ``at`` of a linear history.
+
+    Args:
+        entries: those that the history still holds; one that is not among them was compacted, and came before.
+
+    Raises:
+        InvalidInputError: ``at`` is neither in the history nor named by a load.
+    """
+    own = [n for n, load in enumerate(loads) if load.at == at]
+    if at in entries:
+        later = set(entries[entries.index(at) + 1 :])
+    elif own:
+        later = {*entries, *(load.at for load in loads[own[-1] + 1 :] if load.at is not None)} - {at}
+    else:
+        raise InvalidInputError("at", "an entry of the last history or of a load; else say the path", at)
+    return [load for load in loads if load.at not in later]
 
 
 def selectors_of(on: str | Iterable[str], place: str = "selector") -> list[str]:

@@ -306,6 +306,35 @@ def test_a_fork_has_the_loads_of_its_path(stage: Stage) -> None:
         session.fork("f4", at="e9", path=path)
 
 
+def test_a_fork_of_a_linear_history_has_no_load_from_behind_it(stage: Stage) -> None:
+    """Also where some entries were compacted since: those came before. What stood without a place goes along."""
+    stage.groups = [Group(name, [Tool("x", effect="read")]) for name in "abcde"]
+    stage.default = ["*"]
+    session = stage.session(on="a")
+    for n, group in enumerate("bcd", 1):
+        session.load(group, at=f"e{n}", by="model")
+    session.unload("b", at="e4")
+    session.load("e")
+    session.reproject(history=[Message(f"e{n}", "user") for n in range(2, 6)])
+
+    assert names(session.fork("f1", at="e1")) == ["a/x", "b/x", "e/x"]
+    assert names(session.fork("f2", at="e2")) == ["a/x", "b/x", "c/x", "e/x"]
+    assert names(session.fork("f3", at="e3")) == ["a/x", "b/x", "c/x", "d/x", "e/x"]
+    assert names(session.fork("f4", at="e5")) == names(session.fork("f5")) == ["a/x", "c/x", "d/x", "e/x"]
+
+
+def test_a_fork_at_an_entry_that_only_a_load_names_ends_there(stage: Stage) -> None:
+    """Without a history, what was loaded at other entries afterwards came behind it."""
+    stage.groups = [Group(name, [Tool("x", effect="read")]) for name in "abc"]
+    stage.default = ["*"]
+    session = stage.session(on="a")
+    session.load("b", at="e1")
+    session.load("c", at="e2")
+
+    assert names(session.fork("f1", at="e1")) == ["a/x", "b/x"]
+    assert names(session.fork("f2", at="e2")) == ["a/x", "b/x", "c/x"]
+
+
 def test_a_fork_is_compared_with_its_origin(stage: Stage) -> None:
     """A revocation since shows in its first receipt, which names origin and head; a crash before it changes nothing."""
     session = stage.session()
