@@ -22,6 +22,7 @@ from capstate.ledger import verify as verify_chain
 from capstate.receipts import Action, Receipt, RowState
 from capstate.receipts import diff as diff_rows
 from capstate.runtime import open_ledger
+from capstate.runtime.live import Folds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +215,9 @@ def verify(
 
 def _verified(ledger: Ledger, chain: str, head: Head | None, key: bytes | None) -> dict[str, Any]:
     verdict = verify_chain(ledger, chain, key, head=head)
-    count, wrong = (0, []) if verdict.outcome is ChainOutcome.UNKNOWN_FORMAT else _recomputed(ledger, chain, key)
+    readable = verdict.outcome is not ChainOutcome.UNKNOWN_FORMAT
+    count, wrong = _recomputed(ledger, chain, key) if readable else (0, [])
+    state = Folds(ledger, key).get(chain) if readable else None
     good = verdict.outcome in (ChainOutcome.INTACT_UNANCHORED, ChainOutcome.CONSISTENT_WITH_ANCHOR)
     return {
         "session": chain,
@@ -226,6 +229,7 @@ def _verified(ledger: Ledger, chain: str, head: Head | None, key: bytes | None) 
         "unsealed": list(verdict.unsealed),
         "epochs": count,
         "epochs_wrong": wrong,
+        "missing": sorted(set(state.children).difference(ledger.chains())) if state is not None else [],
         "good": good and not wrong,
     }
 

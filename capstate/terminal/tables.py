@@ -250,6 +250,9 @@ def show_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         say(out, told, "bold red" if wrong else "", 3)
         for one in row["epochs_wrong"]:
             say(out, f"entry {one['sequence']}: {one['why']}", "red", 6)
+        if row["missing"]:
+            said = "a start that a crash cut off, or a chain that somebody deleted"
+            say(out, f"started and not in this ledger: {', '.join(row['missing'])} ({said})", "yellow", 3)
         if row["head"] is not None:
             say(out, f"head {row['head']}", "dim", 3)
     if not rows[0]["sealed"]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +285,22 @@ def test_verify_recomputes_every_epoch_and_knows_a_head(ledger: Path) -> None:
     [rolled] = answer("verify", ledger, "s-42", "--head", f"{int(sequence) + 1}:{digest}", status=1)["chains"]
     assert rolled["outcome"] == "rolled-back"
     assert "can grant" in command("verify", ledger).stdout
+
+
+def test_verify_names_a_child_whose_chain_is_gone(tmp_path: Path) -> None:
+    """The parent's chain still says that it was started."""
+    path = tmp_path / "family.db"
+    with Runtime(path, catalog=list) as runtime, runtime.session("s") as session:
+        for child in ("kept", "gone"):
+            session.spawn(child, want=["*"]).close()
+        session.fork("copy").close()
+    assert [row["missing"] for row in answer("verify", path)["chains"]] == [[]] * 4
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DELETE FROM entries WHERE chain IN ('gone', 'copy')")
+    rows = {row["session"]: row for row in answer("verify", path)["chains"]}
+
+    assert (rows["s"]["missing"], rows["kept"]["missing"], rows["s"]["good"]) == (["copy", "gone"], [], True)
+    assert "started and not in this ledger: copy, gone" in command("verify", path).stdout
 
 
 def test_looking_changes_nothing(ledger: Path) -> None:
