@@ -142,7 +142,7 @@ def all_new() -> list[Figure]:
     number, size = 10_000, 100
     epoch = reproject(facts(groups(number, size, version=2)), None)
     made = [[arguments(n) for n in range(number // size)] for _ in range(size)]
-    bodies = [body(n) for n in range(number // size)] * size
+    bodies = [body(n) for _ in range(size) for n in range(number // size)]  # as many objects as there are tools
 
     def build(_: object) -> list[Group]:
         return [Group(f"g{g}", [Tool(**a) for a in listed]) for g, listed in enumerate(made)]

@@ -97,6 +97,7 @@ class SQLiteLedger:
             if self._writing is not None:
                 self._writing.close()
             raise
+        self._watching = self._reading.cursor()
         with sqlite_file.translated(self._path):
             self._identity = sqlite_file.identity(self._name)
         _OPEN.add(self)
@@ -134,11 +135,14 @@ class SQLiteLedger:
 
     def revision(self) -> int:
         """See :class:`~capstate.ledger.Ledger`. The reading connection sees each commit of any other one."""
-        self._live()
-        try:  # written out: a guard asks before each call of a tool, and context managers cost more than SQLite does
+        try:  # written out: a guard asks twice for each call of a tool, and each step of it counts
+            status = os.stat(self._name)  # noqa: PTH116 - as above
+            if self._closed or (status.st_dev, status.st_ino) != self._identity or os.getpid() != self._pid:
+                self._live()
             with self._read_lock:
-                version: int = self._reading.execute("PRAGMA data_version").fetchall()[0][0]
-        except sqlite3.Error as error:
+                version: int = self._watching.execute("PRAGMA data_version").fetchall()[0][0]
+        except (sqlite3.Error, OSError) as error:
+            self._live()
             raise sqlite_file.unavailable(self._path, error) from error
         return version if not self._frozen else sqlite_file.stamp(self._path)
 

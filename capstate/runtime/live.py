@@ -153,9 +153,9 @@ class Live:
             CatalogUnavailableError: the catalog cannot be read.
         """
         for _ in range(_LOOKS):
-            self.folds.refresh()
             found = self._once(names, path)
-            # The host may take its time to answer: what was denied meanwhile was denied before this look ended.
+            # Only now: the host may take its time to answer, and what was denied meanwhile was denied before this
+            # look ended. What had grown before is found here as well, and looked at again.
             if not self.folds.grown():
                 return found
         raise LedgerUnavailableError(f"what {self.chain!r} rests on grows faster than its sources answer")
