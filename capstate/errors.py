@@ -172,6 +172,50 @@ class LedgerFormatError(LedgerError):
     """The ledger was written by a version that this one does not know."""
 
 
+class EvidenceError(CapstateError):
+    """An artefact cannot be had.
+
+    Attributes:
+        id: as it was asked for.
+    """
+
+    def __init__(self, id: str, why: str) -> None:  # noqa: A002 - the word of the specification
+        self.id, self.why = id, why
+        super().__init__(f"evidence {_shown(id)}: {why}")
+
+
+class EvidenceAbsentError(EvidenceError):
+    """Nothing of that id was kept for this tenant; also where another tenant has it."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - as above
+        super().__init__(id, "absent")
+
+
+class EvidenceExpiredError(EvidenceError):
+    """It was kept until a time that is over. What cited it can no longer be checked."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - as above
+        super().__init__(id, "expired")
+
+
+class EvidenceTamperedError(EvidenceError):
+    """What is stored under that id does not have it."""
+
+
+class EvidenceKeyError(EvidenceError):
+    """It is encrypted, under a key that this keeper does not have."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - as above
+        super().__init__(id, "encrypted under another key")
+
+
+class EvidenceUnavailableError(EvidenceError):
+    """The storage cannot be read or written now; a retry may help."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("store", why)
+
+
 def _because(reason: Reason, decided_by: str) -> str:
     return f"{reason.value}, decided by {_shown(decided_by)}" if decided_by else reason.value
 

@@ -5,7 +5,7 @@ boundary and puts each call through ``guard``. In the order in which they build 
 
 ``facts``, ``acts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) ·
 ``pool``, ``verdict``, ``guard`` (one call) · ``wire`` (one body) · ``owned``, ``wishes``, ``gated``,
-``recovering``, ``returning``, ``given``, ``session`` · ``opening``.
+``recovering``, ``returning``, ``deciding``, ``given``, ``session`` · ``opening``.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class Runtime(Opener):
         catalog: returns the groups that exist now.
         grants: sources by name; each returns what it grants to a holder.
         ceilings: sources by name that only cut.
+        evidence: whether an artefact can be looked up now, by its id. With it, whatever cites evidence (an outcome, a
+            decision, an observation, a reconciliation) must cite what is there, and children's claims are checked by
+            it.
         key: 32 bytes; seals every entry, and entries without a valid seal count only where they take away.
         clock: milliseconds since the epoch.
 
@@ -63,12 +66,15 @@ class Runtime(Opener):
         catalog: CatalogSource,
         grants: Mapping[str, GrantSource] | None = None,
         ceilings: Mapping[str, CeilingSource] | None = None,
+        evidence: Callable[[str], bool] | None = None,
         key: bytes | None = None,
         clock: Callable[[], int] = _milliseconds,
     ) -> None:
         check_key(key)
         a_function(catalog, "catalog")
         a_function(clock, "clock")
+        if evidence is not None:
+            a_function(evidence, "evidence")
         adding, cutting = functions(grants, "grants"), functions(ceilings, "ceilings")
         for place, named in (("grants", adding), ("ceilings", cutting)):
             for name in named:
@@ -76,6 +82,7 @@ class Runtime(Opener):
         self._opened = isinstance(ledger, (str, os.PathLike))
         self.ledger = open_ledger(ledger)
         self.key = key
+        self._evidence = evidence
         self._sources = (catalog, adding, cutting, Revisions())
         self._clock = _checked(clock)
         self._lock = threading.Lock()

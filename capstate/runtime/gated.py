@@ -9,9 +9,10 @@ from capstate.authority import Limits
 from capstate.errors import CapstateError, PoolConflictError, Reason, StaleWriterError
 from capstate.ledger import PoolChange, Record
 from capstate.runtime.arguments import a_call
+from capstate.runtime.deciding import Deciding
 from capstate.runtime.guard import Gate, Permit, check_cost
 from capstate.runtime.live import Folds
-from capstate.runtime.owned import TRIES, Owned
+from capstate.runtime.owned import TRIES
 from capstate.runtime.pool import Tree, Usage
 from capstate.runtime.verdict import Names, Verdict, judge, lapsed, operation_id, outlived, refusal
 from capstate.trace import Outcome
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from capstate.trace import Call
 
 
-class Gated(Owned):
+class Gated(Deciding):
     """The calls of a session."""
 
     _names: Names | None = None

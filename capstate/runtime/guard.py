@@ -97,12 +97,14 @@ class Permit:
             cost: what it really cost, in micro-units; by default what was reserved.
 
         Raises:
-            InvalidInputError: the call was settled before, or an argument is none.
+            InvalidInputError: the call was settled before, the evidence cannot be looked up (where the runtime can
+                tell), or an argument is none.
             LedgerUnavailableError: the outcome could not be made durable; the operation stays unsettled.
         """
         if outcome not in Outcome.__members__.values():
             raise InvalidInputError("outcome", f"one of {', '.join(Outcome)}", outcome)
         an_id_or_none(evidence, "evidence")
+        self._session._cited(f"call {self.call.id!r}", [evidence])
         self._tell(Outcome(outcome), evidence, (self.cost or 0) if cost is None else check_cost(cost))
         return result
 
@@ -119,6 +121,7 @@ class Permit:
             known = [one for one in Outcome if one is not Outcome.OUTCOME_UNKNOWN]
             raise InvalidInputError("outcome", f"one of {', '.join(known)}", outcome)
         an_id_or_none(evidence, "evidence")
+        self._session._cited(f"call {self.call.id!r}", [evidence])
         with self._session._lock:
             self._once()
             if self.operation is None or self.observed is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from capstate.decisions import Graph
 from capstate.digest import canonical
 from capstate.epochs import Cause
 from capstate.errors import InvalidInputError, MalformedError, SessionClosedError, StaleWriterError
@@ -37,6 +38,7 @@ class Opener:
 
     ledger: Ledger
     key: bytes | None
+    _evidence: Callable[[str], bool] | None
     _sources: tuple[Any, Mapping[str, Any], Mapping[str, Any], Revisions]
     _clock: Callable[[], int]
     _lock: threading.Lock
@@ -167,7 +169,8 @@ class Opener:
             )
             for e in taken
         ]
-        return self._resume(id, opening, writer, loads, previous=origin.receipt)
+        graph = [Record("decisions", {"graph": state.decisions.to_json()})] if state.decisions != Graph() else []
+        return self._resume(id, opening, writer, [*loads, *graph], previous=origin.receipt)
 
     @contextmanager
     def _locked(self, id: str) -> Iterator[tuple[Writer, State | None]]:  # noqa: A002

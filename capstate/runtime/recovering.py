@@ -37,6 +37,7 @@ class Recovering(Gated):
         an_id(operation, "operation")
         an_id_or_none(evidence, "evidence")
         a_person(by)
+        self._cited(f"operation {operation!r}", [evidence])
         with self._open():
             self._live.folds.refresh()
             known = self._live.state.open.get(operation)

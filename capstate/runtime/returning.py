@@ -9,34 +9,41 @@ from capstate.children import ChildRecord, Result, record
 from capstate.errors import InvalidInputError
 from capstate.ledger import Record
 from capstate.runtime.arguments import a_chain
-from capstate.runtime.owned import Owned
+from capstate.runtime.deciding import Deciding
 
 if TYPE_CHECKING:
     from capstate.runtime.state import State
 
 
-class Returning(Owned):
+class Returning(Deciding):
     """The results of a session's children."""
 
-    def child_result(self, id: str, result: Result, *, resolves: Callable[[str], bool]) -> ChildRecord:  # noqa: A002 - the word of the design
+    def child_result(
+        self,
+        id: str,  # noqa: A002 - the word of the design
+        result: Result,
+        *,
+        resolves: Callable[[str], bool] | None = None,
+    ) -> ChildRecord:
         """Keep what a child returned, and say what of it counts; durable on return, and unchanged by compaction.
 
         Args:
             id: of the child.
-            resolves: whether an evidence id can be looked up now. No lock is held meanwhile.
+            resolves: whether an evidence id can be looked up now; by default the runtime's ``evidence``, and without
+                that nothing can. No lock is held meanwhile.
 
         Raises:
             InvalidInputError: no such child of this session, or an argument is of another kind.
         """
         a_chain(id, "child id")
-        if not callable(resolves):
-            raise InvalidInputError("resolves", "a function of an evidence id", resolves)
+        if resolves is not None and not callable(resolves):
+            raise InvalidInputError("resolves", "a function of an evidence id, or None", resolves)
         with self._open():
             self._live.folds.refresh()
             if id not in self._live.state.children:
                 raise InvalidInputError("child id", f"a child of {self.id!r}", id)
             waiting = self._unfinished(id)
-        made = record(result, resolves, waiting)
+        made = record(result, resolves if resolves is not None else self._resolves, waiting)
         with self._open():
             self._append(Record("child-result", {"child": id, "record": made.to_json()}))
         return made

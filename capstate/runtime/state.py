@@ -8,12 +8,14 @@ always counts (design: trusting the ledger file, damage). An entry that may not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import define, evolve, field
 
 from capstate.authority import Effect, Grant, Lifetime, Limits, check_selector
 from capstate.children import ChildRecord
+from capstate.decisions import Decision, Graph, Observation
 from capstate.effects import Operation
 from capstate.errors import InvalidInputError
 from capstate.ledger import OPENED, Entry
@@ -68,6 +70,7 @@ class State(Acts):
     """Sequence and body of the last receipt."""
     children: list[str] = field(factory=list)
     """Children and forks that were started from here."""
+    decisions: Graph = field(factory=Graph)
     results: dict[str, ChildRecord] = field(factory=dict)
     """By child, what was kept of its last result."""
     ended: bool = False
@@ -257,6 +260,24 @@ class State(Acts):
         if adds:
             self.results[child] = made
 
+    def _decision(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        made = Decision.from_json(body["decision"])
+        if adds:
+            with suppress(InvalidInputError):  # what it rests on was lost: so is it
+                known = made.id in self.decisions.decisions
+                self.decisions = self.decisions.review(made) if known else self.decisions.add(made)
+
+    def _decisions(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001
+        given = Graph.from_json(body["graph"])
+        if adds:
+            self.decisions = given
+
+    def _observation(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        self.decisions = self.decisions.observe(Observation.from_json(body["observation"]))
+
+    def _expired(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
+        self.decisions = self.decisions.expire(_listed(body["evidence"]))
+
     def _ended(self, _: Entry, body: dict[str, Any], adds: bool) -> None:  # noqa: FBT001, ARG002
         self.ended = True
         self.version += 1
@@ -336,6 +357,10 @@ _HANDLERS: dict[str, Callable[[State, Entry, dict[str, Any], bool], None]] = {
     "spawned": State._spawned,
     "forked": State._spawned,
     "child-result": State._child_result,
+    "decision": State._decision,
+    "decisions": State._decisions,
+    "observation": State._observation,
+    "expired": State._expired,
     "ended": State._ended,
     "accepted": State._accepted,
     "repaired": State._repaired,

@@ -15,6 +15,7 @@ import capstate
 from capstate.authority import Effect, Grant, Limits, allow, ask, deny
 from capstate.capabilities import Group, Tool, ToolEffect, ToolEffectName
 from capstate.children import Result
+from capstate.decisions import Decision, Observation
 from capstate.epochs import Cause, CauseName
 from capstate.errors import (
     CallNotStartedError,
@@ -70,6 +71,9 @@ SESSION: dict[str, dict[str, Any]] = {
     "spawn": {"id": "k", "want": ["git/log"], "at": "e1", "call": "c1"},
     "child": {"id": "born"},
     "child_result": {"id": "born", "result": Result("t", "completed"), "resolves": bool},
+    "decide": {"decision": Decision("d1", "so it is", "open")},
+    "observe": {"observation": Observation("o1", ["E1"])},
+    "recheck": {},
     "fork": {"id": "f", "at": "e1", "path": ["e1"]},
     "explain": {"tool": "git/log"},
     "guard": {"call": call("git/log"), "cost": 0},

@@ -10,6 +10,7 @@ import pytest
 
 from capstate.authority import Effect, Grant, Lifetime, Limits
 from capstate.children import Claim, Result, record
+from capstate.decisions import Decision, Graph, Observation
 from capstate.errors import InvalidInputError, Reason
 from capstate.ledger import OPENED, Entry, Record, chain_entries
 from capstate.runtime.state import _HANDLERS, State, check_entries
@@ -24,11 +25,16 @@ YES = {
     "arguments": "a", "by": "ann", "call": "c5", "definition": "d", "occurrence": 0, "reached": [],
     "seen": [["ann", 3]], "tool": "git/sync",
 }  # fmt: skip
+GRAPH = Graph().add(
+    Decision("d1", "a", "accepted", ["E1"]),
+    Decision("d2", "b", "excluded", premises=["d1"]),
+    Decision("d3", "c", "open"),
+)
 KID = Result("k", "completed", claims=[Claim("q1", "done", ["E1"])])
 TRUE: list[tuple[str, dict[str, Any]]] = [
     (OPENED, {"holder": "ann", "kind": "session", "limits": {"calls": 5}, "log": "l", "root": "s"}),
     ("load", {"at": None, "by": "user", "call": None, "definitions": {}, "on": ["git/*"]}),
-    ("grant", Grant("git/push", Effect.DENY, id="no@20").to_json()),
+    ("grant", Grant("git/push", Effect.DENY, id="no@30").to_json()),
     ("grant", Grant("git/log", Effect.ALLOW, id="yes").to_json()),
     ("grant", Grant("git/*", Effect.ASK, id="asked").to_json()),
     ("grant", Grant("git/x", Effect.ALLOW, None, "job", "j", Lifetime.UNTIL, "j", None, 3).to_json()),
@@ -44,6 +50,9 @@ TRUE: list[tuple[str, dict[str, Any]]] = [
     ("started", {**OP, "arguments": "o", "call": "c3", "id": "seen", "cost": None}),
     ("observed", {"evidence": "E1", "id": "seen", "outcome": "ok"}),
     ("child-result", {"child": "k", "record": record(KID, bool).to_json()}),
+    *(("decision", {"decision": decision.to_json()}) for decision in GRAPH.decisions.values()),
+    ("observation", {"observation": Observation("o1", challenges=["d2"]).to_json()}),
+    ("expired", {"evidence": ["E9"]}),
     ("note", {"n": 1}),
 ]  # fmt: skip
 FORGED: dict[str, list[dict[str, Any]]] = {
@@ -53,13 +62,13 @@ FORGED: dict[str, list[dict[str, Any]]] = {
     "removal": [{"on": ["*"]}],
     "grant": [
         {"effect": "allow", "id": "x", "on": "*"},
-        {"effect": "allow", "id": "no@20", "on": "git/push"},
+        {"effect": "allow", "id": "no@30", "on": "git/push"},
         {"effect": "deny", "id": "no", "on": "git/nothing"},
-        {"effect": "deny", "id": "no@20", "on": "git/nothing"},
-        {"effect": "ask", "id": "no@20", "on": "git/push"},
+        {"effect": "deny", "id": "no@30", "on": "git/nothing"},
+        {"effect": "ask", "id": "no@30", "on": "git/push"},
         {"effect": "deny", "id": "yes", "on": "git/nothing"},
     ],
-    "revoke": [{"by": "x", "id": "no@20"}, {"by": "x", "id": "asked"}, {"by": "x", "id": "yes"}],
+    "revoke": [{"by": "x", "id": "no@30"}, {"by": "x", "id": "asked"}, {"by": "x", "id": "yes"}],
     "pin": [
         {"id": "rule", "pin": [["git/push", "p"]], "source": "config"},
         {"id": "new", "pin": [["git/push", "p"]], "source": "config"},
@@ -79,6 +88,14 @@ FORGED: dict[str, list[dict[str, Any]]] = {
         {"child": "k", "record": record(KID, {"E1"}.__contains__).to_json()},
         {"child": "other", "record": record(KID, {"E1"}.__contains__).to_json()},
     ],
+    "decision": [
+        {"decision": Decision("d9", "z", "accepted", ["E1"]).to_json()},
+        {"decision": Decision("d2", "b", "accepted", ["E1"]).to_json()},
+        {"decision": Decision("d2", "b", "excluded", premises=["d1"]).to_json()},
+    ],
+    "decisions": [{"graph": GRAPH.to_json()}, {"graph": Graph().to_json()}],
+    "observation": [{"observation": Observation("o2", challenges=["E1"]).to_json()}],
+    "expired": [{"evidence": ["E1"]}, {"evidence": []}],
     "started": [
         {**OP, "arguments": "p", "call": "c2", "id": "ready"},
         {**OP, "arguments": "o", "call": "c3", "id": "seen"},
@@ -87,7 +104,7 @@ FORGED: dict[str, list[dict[str, Any]]] = {
         {**OP, "effect": "read"},
         {**OP, "tool": "git/log", "effect": "read", "cost": 0},
         {**OP, "id": "done", "arguments": "b", "call": "c1"},
-        {**OP, "id": "op@20", "cost": 1},
+        {**OP, "id": "op@30", "cost": 1},
         {**OP, "used": {"calls": 0, "serial": 99, "spent": 0}},
     ],
     "settled": [
@@ -110,7 +127,7 @@ FORGED: dict[str, list[dict[str, Any]]] = {
     "revisions": [{"sources": [["config", 1]]}, {"sources": [["config", 9], ["new", 0]]}, {"sources": []}],
     "accepted": [
         {"by": "x", "damage": [], "lost": []},
-        {"by": "x", "damage": [[20, 20], [-1, 30]], "lost": [["config", "rule"]]},
+        {"by": "x", "damage": [[30, 30], [-1, 40]], "lost": [["config", "rule"]]},
     ],
     "repaired": [{"damage": ["rollback"]}, {"damage": []}],
     "note": [{"n": 2}],
@@ -118,8 +135,9 @@ FORGED: dict[str, list[dict[str, Any]]] = {
 
 
 def chain() -> list[Entry]:
-    """Twenty entries of a writer, so that the forged one has sequence 20."""
-    padding: list[tuple[str, dict[str, Any]]] = [("note", {})] * (20 - len(TRUE))
+    """Thirty entries of a writer, so that the forged one has sequence 30."""
+    # Before the last notes, so that the forged one stands behind all that is true.
+    padding: list[tuple[str, dict[str, Any]]] = [("note", {})] * (30 - len(TRUE))
     return list(chain_entries("s", None, [Record(*one) for one in (*TRUE, *padding)], at=5, token=3, key=KEY))
 
 
@@ -149,6 +167,8 @@ def cuts(state: State) -> set[Any]:
         | {("lost", *each) for each in state.lost}
         | {("source", name) for name in state.sources}
         | {("child", child) for child in state.children}
+        | {("review", id_, why) for id_, because in state.decisions.reviews.items() for why in because}
+        | {("not checkable", id_) for id_ in state.decisions.expired}
         | ({"ended"} if state.ended else set())
         | ({"read only"} if state.read_only else set())
     )
@@ -171,6 +191,8 @@ def gains(state: State) -> set[Any]:
         }
         | {("startable", op.id) for op in state.operations.values() if op.state == "prepared" and op.token}
         | {("retired", name) for name in state.retired}
+        | {("decided", id_, d.statement, str(d.status)) for id_, d in state.decisions.decisions.items()}
+        | {("worth", id_) for id_, standing in state.decisions.standings().items() if standing in ("supported", "open")}
         | {("accepted", *span) for span in state.accepted}
     )
 
@@ -211,7 +233,8 @@ def test_no_entry_is_written_that_would_be_damage(kind: str) -> None:
     """A body of the wrong kind is refused by the reader's own hand, and the error names the record."""
     bad = {"closed": None, "ended": None, "epoch": None, "note": None}.get(
         kind, {"id": 5, "on": 5, "tools": 5, "child": 5, "damage": 5, "name": 5, "job": 5, "kind": 5, "lost": 5,
-               "limits": {"calls": "x"}, "source": 5, "sources": 5},
+               "limits": {"calls": "x"}, "source": 5, "sources": 5, "decision": 5, "graph": 5, "observation": 5,
+               "evidence": 5},
     )  # fmt: skip
     if bad is None:
         return  # these say nothing that could be read wrongly
@@ -228,7 +251,7 @@ def test_a_true_start_behind_a_hole_still_reserves() -> None:
         Record("settled", {"id": "op", "outcome": "ok"}),
     ]
     state = folded(entries)
-    state.damaged(20)
+    state.damaged(30)
     for entry in chain_entries("s", entries[-1].head, more, at=6, token=3, key=KEY):
         state.apply(entry)
 
