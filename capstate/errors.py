@@ -9,6 +9,9 @@ who must act                classes
 ==========================  =====================================================================
 the caller                  :class:`InvalidInputError`, :class:`SessionClosedError`, :class:`SurfaceExceededError`
 whoever sent the bytes      :class:`MalformedError`
+whoever cites it            below :class:`EvidenceError`: :class:`EvidenceAbsentError`,
+                            :class:`EvidenceExpiredError`, :class:`EvidenceTamperedError`,
+                            :class:`EvidenceKeyError`, :class:`EvidenceUnavailableError`
 the operator                :class:`CatalogUnavailableError`, and below :class:`LedgerError`:
                             :class:`LedgerUnavailableError`, :class:`SessionLockedError`,
                             :class:`StaleWriterError`, :class:`PoolConflictError`, :class:`LedgerFormatError`

@@ -23,6 +23,7 @@ from capstate.conformance.scenarios import SCENARIOS
 from capstate.conformance.world import PROFILES
 from capstate.epochs import Cause
 from capstate.errors import CapstateError, Reason
+from capstate.evidence import Keeper
 from capstate.findings import RULES, Grade
 from capstate.grants import Limits
 from capstate.policy import Provider, parse
@@ -187,7 +188,7 @@ def test_every_public_name_is_described() -> None:
     assert told == set(capstate.__all__)
 
 
-@pytest.mark.parametrize("kind", [Runtime, Session, Permit], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Runtime, Session, Permit, Keeper], ids=lambda kind: kind.__name__)
 def test_every_public_method_is_described_with_its_arguments(kind: type[Any]) -> None:
     """Methods stand with the arguments and defaults that they have; properties by their name; none is made up."""
     text = API.read_text(encoding="utf-8")
@@ -200,7 +201,7 @@ def test_every_public_method_is_described_with_its_arguments(kind: type[Any]) ->
 
 def test_no_method_is_described_that_is_not_there() -> None:
     """Each name in a table of methods is one of the runtime or of a session."""
-    known = {name for kind in (Runtime, Session) for name, _ in _members(kind)}
+    known = {name for kind in (Runtime, Session, Keeper) for name, _ in _members(kind)}
     told = {row[0].partition("(")[0] for one in tables(API) if one[0][0] == "method" for row in one[1:]}
 
     assert told <= known
@@ -221,7 +222,8 @@ def test_every_public_name_is_used_in_an_example() -> None:
 REQUIREMENTS = REFERENCE / "requirements.md"
 ASKED = {
     "EP": range(1, 13), "AU": range(1, 16), "RC": range(1, 7), "CA": range(1, 10), "ST": range(1, 9),
-    "PA": range(8, 12), "CP": range(12, 16), "XP": range(9, 19), "MS": range(7, 15), "FM": range(4, 11),
+    "PA": range(8, 12), "CP": range(12, 16), "EV": range(1, 10), "FX": range(1, 12), "DG": range(1, 7),
+    "CH": range(1, 8), "XP": range(9, 19), "MS": range(7, 15), "FM": range(4, 11),
     "NG": range(1, 12),
 }  # fmt: skip
 

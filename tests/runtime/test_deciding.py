@@ -192,7 +192,7 @@ class Kept:
 
 
 def test_nothing_cites_what_is_not_there(stage: Stage) -> None:
-    """An outcome, what was observed, a decision, an observation, a reconciliation: first the artefact (EV-01, EV-02)."""
+    """An outcome, what was observed, a decision, an observation, a reconciliation: the artefact first (EV-02)."""
     kept = Kept(stage)
     session = kept.session
     lost = started(session, call("git/sync", "c0"))
