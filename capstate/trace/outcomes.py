@@ -12,7 +12,7 @@ False
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from attrs import field, frozen
@@ -68,8 +68,28 @@ FIELDS: dict[Risk, frozenset[str]] = {
 """The fixed fields of each class; a call that ended badly may have those of its state as well."""
 
 
-def _details(value: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(dict(value).items()))
+def _details(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    try:
+        made = dict(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError("row details", "pairs of texts", value) from None
+    if {type(name) for name in made} - {str}:
+        raise InvalidInputError("row details", "pairs of texts", made)
+    return tuple(sorted(made.items()))
+
+
+def _outcome(value: Outcome | str | None) -> Outcome | None:
+    try:
+        return Outcome(value) if value is not None else None
+    except ValueError:
+        raise InvalidInputError("row outcome", f"one of {', '.join(Outcome)}, or None", value) from None
+
+
+def _risk(value: Risk | str) -> Risk:
+    try:
+        return Risk(value)
+    except ValueError:
+        raise InvalidInputError("row risk", f"one of {', '.join(Risk)}", value) from None
 
 
 @frozen
@@ -90,14 +110,14 @@ class Row:
         details: fixed fields, by :data:`FIELDS`.
 
     Raises:
-        InvalidInputError: a fixed field that the class does not have, or that is no text.
+        InvalidInputError: a field is of another kind, or a fixed field is none that the class has.
     """
 
     call: str
     occurrence: int
     tool: str
-    outcome: Outcome | None
-    risk: Risk
+    outcome: Outcome | None = field(converter=_outcome)
+    risk: Risk = field(converter=_risk)
     operation: str | None = None
     evidence: str | None = None
     message: str = ""
@@ -106,6 +126,12 @@ class Row:
     details: tuple[tuple[str, str], ...] = field(default=(), converter=_details)
 
     def __attrs_post_init__(self) -> None:
+        for name in ("call", "tool", "message", "source", "operation", "evidence", "arguments"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name in ("call", "tool", "message", "source")):
+                raise InvalidInputError(f"row {name}", "text", value)
+        if type(self.occurrence) is not int or not 0 <= self.occurrence < 2**53:
+            raise InvalidInputError(f"row of call {self.call!r} occurrence", "a whole number from 0", self.occurrence)
         allowed = FIELDS[self.risk] | (frozenset() if self.succeeded else UNFINISHED_FIELDS)
         for name, value in self.details:
             if name not in allowed:

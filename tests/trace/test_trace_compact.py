@@ -22,7 +22,7 @@ from capstate.trace import (
     compact,
     extract,
 )
-from capstate.trace.outcomes import FIELDS
+from capstate.trace.outcomes import FIELDS, Row
 
 C1 = ("c1", 0)
 KEEL = [
@@ -550,3 +550,19 @@ def test_the_summariser_that_ships_adds_no_word() -> None:
     assert len(found.goal) <= 300
     assert (found.done, found.left) == ((texts[1],), (texts[2],))
     assert extract([]).text.startswith("Goal:\n")
+
+
+ROW: dict[str, Any] = {"call": "c", "occurrence": 0, "tool": "t", "outcome": "ok", "risk": "read"}
+ODD: list[dict[str, Any]] = [
+    {"outcome": "fine"}, {"risk": "some"}, {"call": 5}, {"tool": None}, {"occurrence": True}, {"occurrence": -1},
+    {"evidence": 5}, {"operation": b"x"}, {"source": None}, {"details": 5}, {"details": [["a"]]},
+    {"details": {"x": "y"}}, {"risk": "verification", "details": {"verdict": 5}}, {"details": {5: "x"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[f"{n} {next(iter(one))}" for n, one in enumerate(ODD)])
+def test_a_row_of_another_kind_is_an_error(odd: dict[str, Any]) -> None:
+    """Words are read as what they name, so that a row may come back from JSON; anything else is named."""
+    assert Row(**ROW).line == Row(**{**ROW, "outcome": Outcome.OK, "risk": Risk.READ}).line
+    with pytest.raises(InvalidInputError, match=r"^(row|details)"):
+        Row(**{**ROW, **odd})
