@@ -137,12 +137,12 @@ def _compare(entries: tuple[Entry, ...], head: Head | None) -> tuple[Outcome, st
     """Compare an undamaged chain with a head seen before."""
     count = len(entries)
     if head is None:
-        return Outcome.INTACT_UNANCHORED, f"{count} entries, and no head to compare with", None
+        return Outcome.INTACT_UNANCHORED, f"{_entries(count)}, and no head to compare with", None
     if head.sequence >= count:
-        return Outcome.ROLLED_BACK, f"{count} entries, but entry {head.sequence} was seen before", count
+        return Outcome.ROLLED_BACK, f"{_entries(count)}, but entry {head.sequence} was seen before", count
     if entries[head.sequence].digest != head.digest:
         return Outcome.FORKED, f"entry {head.sequence} is not the one seen before", head.sequence
-    return Outcome.CONSISTENT_WITH_ANCHOR, f"{count} entries, among them the head seen before", None
+    return Outcome.CONSISTENT_WITH_ANCHOR, f"{_entries(count)}, among them the head seen before", None
 
 
 class _Reader:
@@ -200,3 +200,7 @@ class _Reader:
         if self.after is not None and self.head is None:
             self.hole(self.after.sequence, self.after.sequence, "the chain ends before the entry that was read last")
         return Chain(self.chain, tuple(self.entries), tuple(self.damage), self.head)
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"

@@ -83,6 +83,11 @@ def _stages(value: Iterable[Stage]) -> tuple[Stage, ...]:
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
+def _copied(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    given: object = value  # what is no mapping is left to the check as well
+    return dict(given) if isinstance(given, Mapping) else value
+
+
 def _ended(value: Status | str) -> Status:
     try:
         return Status(value)
@@ -140,7 +145,7 @@ class Claim:
     id: str
     claim: str
     evidence: tuple[str, ...] = field(default=(), converter=_texts)
-    places: Mapping[str, str] = field(factory=dict, hash=False)
+    places: Mapping[str, str] = field(factory=dict, converter=_copied, hash=False)
 
     def __attrs_post_init__(self) -> None:
         _text(self.id, "claim id")
@@ -255,7 +260,7 @@ class ChildRecord:
 
     result: Result
     status: RecordStatus
-    supported: Mapping[str, bool] = field(hash=False)
+    supported: Mapping[str, bool] = field(converter=_copied, hash=False)
     waiting_on: tuple[str, ...] = ()
 
     @property

@@ -9,6 +9,7 @@ the wire prefix ``group__``. Reading a policy grants nothing in a runtime by its
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -127,13 +128,17 @@ def read_policy(path: Path | str) -> Policy:
         InvalidInputError: it cannot be read, is no TOML, or has a key or value that is not known; all faults of
             the file stand in one error.
     """
+    given: object = path
+    if not isinstance(given, (str, os.PathLike)) or not os.fspath(given):
+        raise InvalidInputError("policy", "the path of a policy file", path)
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InvalidInputError(str(path), "a policy file that can be read", error.strerror or str(error)) from error
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(str(path), "UTF-8", str(error)) from error
+    except (OSError, ValueError) as error:
+        got = "a folder" if path.is_dir() else getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(str(path), "a policy file that can be read", got) from error
     return parse(text, place=str(path))
 
 
