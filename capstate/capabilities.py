@@ -345,7 +345,11 @@ class Group:
 
 @frozen(eq=False)
 class Catalog:
-    """All groups that exist now, by id. Groups of one id are one group, up only if each of them is."""
+    """All groups that exist now, by id. Groups of one id are one group, up only if each of them is.
+
+    Attributes:
+        groups: by id, in order.
+    """
 
     groups: Mapping[str, Group]
 

@@ -31,7 +31,14 @@ class DamageKind(StrEnum):
 
 @frozen
 class Damage:
-    """One damaged span of a chain, both ends included."""
+    """One damaged span of a chain, both ends included.
+
+    Attributes:
+        kind: what is wrong.
+        first: the first sequence number of the span.
+        last: the last one.
+        why: the same for people.
+    """
 
     kind: DamageKind
     first: int
@@ -41,7 +48,13 @@ class Damage:
 
 @frozen
 class Chain:
-    """A chain as read: the entries that verify, and what is wrong with the rest."""
+    """A chain as read: the entries that verify, and what is wrong with the rest.
+
+    Attributes:
+        id: id of the chain.
+        entries: those that verify, in order.
+        damage: the spans that do not, in order.
+    """
 
     id: str
     entries: tuple[Entry, ...] = field(repr=False)
@@ -88,7 +101,14 @@ class Outcome(StrEnum):
 
 @frozen
 class Verdict:
-    """The outcome of :func:`verify` and what it rests on."""
+    """The outcome of :func:`verify` and what it rests on.
+
+    Attributes:
+        outcome: what was found.
+        why: the same for people.
+        head: the last entry, or None for an empty chain.
+        log: id of the log, where the chain has a readable opening.
+    """
 
     outcome: Outcome
     why: str

@@ -138,6 +138,8 @@ class Claim:
     """One thing that a child says, and what shows it.
 
     Attributes:
+        id: of this claim, in its result.
+        claim: what is said.
         evidence: ids of artefacts.
         places: of those ids, where inside the artefact.
     """
@@ -160,7 +162,13 @@ class Claim:
 
 @frozen
 class Stage:
-    """One part of a child's trace: positions from ``start`` to before ``end``."""
+    """One part of a child's trace: positions from ``start`` to before ``end``.
+
+    Attributes:
+        name: of the stage, in its result.
+        start: position of its first message.
+        end: position behind its last message.
+    """
 
     name: str
     start: int
@@ -175,6 +183,17 @@ class Stage:
 @frozen
 class Result:
     """What comes back from a child (CH-02).
+
+    Attributes:
+        task: what the child was told to do.
+        status: how the run ended, by the child's own word.
+        text: what it says as a whole.
+        verification: what the child checked, by its own word.
+        claims: the single things that it says.
+        rejected: ways that it tried or weighed, and gave up.
+        questions: what it leaves open.
+        trace_ref: id of the child's trace, where that is kept.
+        stages: parts of that trace, in order.
 
     Raises:
         InvalidInputError: a part is of another kind, two claims have one id, or stages overlap.
@@ -254,6 +273,8 @@ class ChildRecord:
     """What a parent keeps of a child's result.
 
     Attributes:
+        result: what came back.
+        status: what the parent may make of it.
         supported: by claim id, whether all that it cites resolved when the record was made.
         waiting_on: descendants whose end is not known.
     """

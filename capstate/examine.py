@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 @frozen
 class Kept:
-    """A receipt in its chain."""
+    """A receipt in its chain.
+
+    Attributes:
+        sequence: of its entry.
+        receipt: the receipt.
+    """
 
     sequence: int
     receipt: Receipt

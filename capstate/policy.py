@@ -32,7 +32,11 @@ class Provider:
 
     Attributes:
         provider: who answers; where no ``api`` is given, the name by which ``project`` finds it.
+        api: restricts what the table says to this API.
+        model: restricts what the table says to this model.
         account: for a host that makes an issuer of this; no file of an agent names one.
+        defers: how the API defers tools; empty for not at all.
+        needs_immediate: whether the API refuses a request whose every tool is deferred.
     """
 
     provider: str | None = None
@@ -52,8 +56,12 @@ class Policy:
         loaders: tools whose results load the group that their arguments name.
         unloaders: tools whose results unload the tools that their arguments name.
         allow: None where the file does not say; the file has authority in it if one of the three is given.
+        ask: selectors of what a person must approve; None where the file does not say.
+        deny: selectors of what may not be called; None where the file does not say.
         groups: names of each group, in the order of the file.
         down: groups that cannot be used now.
+        limits: what a host passes on to a session; an audit counts nothing against it.
+        provider: what the wire is like.
     """
 
     resident: tuple[str, ...] | None = None
