@@ -26,7 +26,14 @@ Groups = Mapping[str, tuple[str, str]]
 
 @define
 class Archive:
-    """Collects the bytes and their digests; ``known`` says which groups the epoch before stored."""
+    """Collects the bytes and their digests.
+
+    Attributes:
+        known: the groups that the epoch before stored.
+        blobs: bytes by digest, to be stored.
+        state: digest by component of the facts.
+        groups: the groups of this epoch.
+    """
 
     known: Groups
     blobs: dict[str, bytes] = field(factory=dict)

@@ -146,7 +146,13 @@ class _Part(NamedTuple):
 
 @frozen
 class GroupAuthority:
-    """Authority cut down to one group. Equal slices give equal decisions."""
+    """Authority cut down to one group. Equal slices give equal decisions.
+
+    Attributes:
+        group: id of the group.
+        parts: the pool and each ceiling, cut down to the group.
+        parent: the same of the parent; where there should be one and is none, the verdict that follows; else None.
+    """
 
     group: str
     parts: tuple[_Part, ...] = field(hash=False)
@@ -220,6 +226,8 @@ class Authority:
     """All authority over one session, read now: the pool, the ceilings, and for a child its parent's.
 
     Attributes:
+        pool: what grants add up to.
+        ceilings: what cuts them, in order of name.
         parent: ``"missing"`` or ``"ended"`` where a parent should be and there is none to ask. None is for a session
             of its own; for a child it is as good as missing.
 

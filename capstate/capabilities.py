@@ -51,7 +51,8 @@ class Tool:
     """One tool as its source defines it. Equal when the canonical definition is.
 
     Args:
-        name: unique in its group; may hold ``/`` (the group may not).
+        name: the bare name, unique in its group: ``log`` of the group ``git``, which rules call ``git/log``. It may
+            hold ``/`` as some sources' names do (the group may not): ``git/log`` in ``git`` would be ``git/git/log``.
         schema: JSON Schema of the arguments.
         needs: ids of further groups that must be up for the tool to work; a set, its order means nothing.
         effect: ``external`` unless declared ``read``.
@@ -112,6 +113,19 @@ class Tool:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and self.encoded == other.encoded
 
+    def evolve(self, **changes: Any) -> Tool:  # noqa: ANN401 - each argument has its own kind
+        """Return this tool with some of the constructor's arguments changed; ``attrs.evolve`` cannot.
+
+        >>> Tool("log", effect="read").evolve(name="blame").effect.value
+        'read'
+
+        Raises:
+            InvalidInputError: as the constructor.
+        """
+        return Tool(**{**orjson.loads(self.encoded), **changes})
+
+    __replace__ = evolve
+
     def __hash__(self) -> int:
         return hash(self.encoded)
 
@@ -134,14 +148,28 @@ class Tool:
         return hints
 
 
-@frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False, repr=False)
 class Definition:
-    """A tool in its group: what a grant may pin and a surface is a set of. Equal when the fingerprint is."""
+    """A tool in its group: what a grant may pin and a surface is a set of. Equal when the fingerprint is.
+
+    >>> Group("git", [Tool("log", effect="read")]).definitions["log"]
+    <Definition git/log read b3:08752709>
+
+    Attributes:
+        group: id of the group.
+        server: the source that lists it, if that has an identity of its own.
+        tool: the tool itself.
+        fingerprint: covers group, server and all of the tool.
+    """
 
     group: str
     server: str | None
-    tool: Tool = field(repr=False)
+    tool: Tool
     fingerprint: str
+
+    def __repr__(self) -> str:
+        server = "" if self.server is None else f" server={self.server!r}"
+        return f"<Definition {self.qualified} {self.tool.effect}{server} {self.fingerprint[:_SHORT]}>"
 
     @property
     def name(self) -> str:
@@ -160,6 +188,8 @@ class Definition:
         return hash(self.fingerprint)
 
 
+_SHORT = len("b3:") + 8
+"""Enough of a fingerprint to tell two definitions apart by eye."""
 _EFFECTS = {str(effect): effect for effect in ToolEffect}
 _NO_ARGUMENTS: dict[str, Any] = {"properties": {}, "type": "object"}
 _NO_NAMES = ("", "*")
@@ -269,6 +299,20 @@ class Group:
         group._fill(parts[0].id, server, all(part.up for part in parts), made)  # noqa: SLF001 - its own kind
         return group
 
+    def evolve(self, **changes: Any) -> Group:  # noqa: ANN401 - each argument has its own kind
+        """Return this group with some of the constructor's arguments changed; ``attrs.evolve`` cannot.
+
+        >>> Group("git", [Tool("log")]).evolve(up=False).definitions.keys()
+        dict_keys(['log'])
+
+        Raises:
+            InvalidInputError: as the constructor.
+        """
+        tools = [definition.tool for definition in (*self.definitions.values(), *self.rivals)]
+        return Group(**{"id": self.id, "tools": tools, "server": self.server, "up": self.up, **changes})
+
+    __replace__ = evolve
+
     def _fill(self, id: str, server: str | None, up: bool, made: list[Definition]) -> None:  # noqa: A002, FBT001 - private
         made.sort(key=attrgetter("tool.name"))
         definitions = {d.tool.name: d for d in made}
@@ -301,7 +345,11 @@ class Group:
 
 @frozen(eq=False)
 class Catalog:
-    """All groups that exist now, by id. Groups of one id are one group, up only if each of them is."""
+    """All groups that exist now, by id. Groups of one id are one group, up only if each of them is.
+
+    Attributes:
+        groups: by id, in order.
+    """
 
     groups: Mapping[str, Group]
 

@@ -31,7 +31,14 @@ class DamageKind(StrEnum):
 
 @frozen
 class Damage:
-    """One damaged span of a chain, both ends included."""
+    """One damaged span of a chain, both ends included.
+
+    Attributes:
+        kind: what is wrong.
+        first: the first sequence number of the span.
+        last: the last one.
+        why: the same for people.
+    """
 
     kind: DamageKind
     first: int
@@ -41,7 +48,13 @@ class Damage:
 
 @frozen
 class Chain:
-    """A chain as read: the entries that verify, and what is wrong with the rest."""
+    """A chain as read: the entries that verify, and what is wrong with the rest.
+
+    Attributes:
+        id: id of the chain.
+        entries: those that verify, in order.
+        damage: the spans that do not, in order.
+    """
 
     id: str
     entries: tuple[Entry, ...] = field(repr=False)
@@ -88,7 +101,14 @@ class Outcome(StrEnum):
 
 @frozen
 class Verdict:
-    """The outcome of :func:`verify` and what it rests on."""
+    """The outcome of :func:`verify` and what it rests on.
+
+    Attributes:
+        outcome: what was found.
+        why: the same for people.
+        head: the last entry, or None for an empty chain.
+        log: id of the log, where the chain has a readable opening.
+    """
 
     outcome: Outcome
     why: str
@@ -137,12 +157,12 @@ def _compare(entries: tuple[Entry, ...], head: Head | None) -> tuple[Outcome, st
     """Compare an undamaged chain with a head seen before."""
     count = len(entries)
     if head is None:
-        return Outcome.INTACT_UNANCHORED, f"{count} entries, and no head to compare with", None
+        return Outcome.INTACT_UNANCHORED, f"{_entries(count)}, and no head to compare with", None
     if head.sequence >= count:
-        return Outcome.ROLLED_BACK, f"{count} entries, but entry {head.sequence} was seen before", count
+        return Outcome.ROLLED_BACK, f"{_entries(count)}, but entry {head.sequence} was seen before", count
     if entries[head.sequence].digest != head.digest:
         return Outcome.FORKED, f"entry {head.sequence} is not the one seen before", head.sequence
-    return Outcome.CONSISTENT_WITH_ANCHOR, f"{count} entries, among them the head seen before", None
+    return Outcome.CONSISTENT_WITH_ANCHOR, f"{_entries(count)}, among them the head seen before", None
 
 
 class _Reader:
@@ -200,3 +220,7 @@ class _Reader:
         if self.after is not None and self.head is None:
             self.hole(self.after.sequence, self.after.sequence, "the chain ends before the entry that was read last")
         return Chain(self.chain, tuple(self.entries), tuple(self.damage), self.head)
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"

@@ -83,6 +83,11 @@ def _stages(value: Iterable[Stage]) -> tuple[Stage, ...]:
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
+def _copied(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    given: object = value  # what is no mapping is left to the check as well
+    return dict(given) if isinstance(given, Mapping) else value
+
+
 def _ended(value: Status | str) -> Status:
     try:
         return Status(value)
@@ -133,6 +138,8 @@ class Claim:
     """One thing that a child says, and what shows it.
 
     Attributes:
+        id: of this claim, in its result.
+        claim: what is said.
         evidence: ids of artefacts.
         places: of those ids, where inside the artefact.
     """
@@ -140,7 +147,7 @@ class Claim:
     id: str
     claim: str
     evidence: tuple[str, ...] = field(default=(), converter=_texts)
-    places: Mapping[str, str] = field(factory=dict, hash=False)
+    places: Mapping[str, str] = field(factory=dict, converter=_copied, hash=False)
 
     def __attrs_post_init__(self) -> None:
         _text(self.id, "claim id")
@@ -155,7 +162,13 @@ class Claim:
 
 @frozen
 class Stage:
-    """One part of a child's trace: positions from ``start`` to before ``end``."""
+    """One part of a child's trace: positions from ``start`` to before ``end``.
+
+    Attributes:
+        name: of the stage, in its result.
+        start: position of its first message.
+        end: position behind its last message.
+    """
 
     name: str
     start: int
@@ -170,6 +183,17 @@ class Stage:
 @frozen
 class Result:
     """What comes back from a child (CH-02).
+
+    Attributes:
+        task: what the child was told to do.
+        status: how the run ended, by the child's own word.
+        text: what it says as a whole.
+        verification: what the child checked, by its own word.
+        claims: the single things that it says.
+        rejected: ways that it tried or weighed, and gave up.
+        questions: what it leaves open.
+        trace_ref: id of the child's trace, where that is kept.
+        stages: parts of that trace, in order.
 
     Raises:
         InvalidInputError: a part is of another kind, two claims have one id, or stages overlap.
@@ -249,13 +273,15 @@ class ChildRecord:
     """What a parent keeps of a child's result.
 
     Attributes:
+        result: what came back.
+        status: what the parent may make of it.
         supported: by claim id, whether all that it cites resolved when the record was made.
         waiting_on: descendants whose end is not known.
     """
 
     result: Result
     status: RecordStatus
-    supported: Mapping[str, bool] = field(hash=False)
+    supported: Mapping[str, bool] = field(converter=_copied, hash=False)
     waiting_on: tuple[str, ...] = ()
 
     @property

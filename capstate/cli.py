@@ -1,31 +1,44 @@
 """The command line: each verb calls one public function and says what it returned.
 
 Exit status: 0 good, 1 a finding, 2 usage (the caller's input cannot be used), 3 the ledger cannot be read, 70 a fault
-of capstate itself. An error is one line on stderr. Names only: no prompt text and no argument is ever printed.
+of capstate itself, 74 the output cannot be written, 130 interrupted; 70 and 74 are those of BSD's sysexits.h. An error
+is one line on stderr. Names only: no prompt text and no argument is ever printed.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from capstate.errors import CapstateError, InvalidInputError, LedgerError
-from capstate.options import PATH, Verbs, escaped, example, json_option, key_option, print_version, progress
+from capstate.options import (
+    NUMBER,
+    PATH,
+    STATUSES,
+    Verbs,
+    escaped,
+    example,
+    json_option,
+    key_option,
+    meant,
+    print_version,
+    progress,
+)
+from capstate.output import Noted, complain, print_json, standard_output, write_lines
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
-FAULT = 70
+FAULT, OUTPUT, INTERRUPTED = 70, 74, 130
 
 
 @click.group(
-    cls=Verbs, epilog=example("capstate demo", "Start with"), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Verbs,
+    epilog=f"{example('capstate demo', 'Start with')}\n\n{STATUSES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version", is_flag=True, callback=print_version, expose_value=False, is_eager=True, help="Print the version."
@@ -50,7 +63,7 @@ def demo(*, as_json: bool) -> int:
     bad = any(line.get("lost") or line.get("not_authorised") for story in told for line in story.under)
     if as_json:
         rows = [{"title": s.title, "recorded": s.recorded, "under": s.under, "receipts": s.receipts} for s in told]
-        _print({"stories": rows})
+        print_json({"stories": rows})
     else:
         from capstate.terminal import console, show_demo
 
@@ -91,7 +104,7 @@ def audit(
             found = found or "finding" in line
             grade = line["summary"]["grade"] if "summary" in line else grade
             if as_json:
-                _print(line)
+                print_json(line)
             else:
                 listed.append(line)
             step(None)
@@ -113,7 +126,7 @@ def _offer(*, as_json: bool) -> int:
 
     found = find_sessions()
     if as_json:
-        _print({"found": [str(path) for path in found]})
+        print_json({"found": [str(path) for path in found]})
         return GOOD
     folders: dict[Path, int] = {}
     for path in found:
@@ -121,7 +134,7 @@ def _offer(*, as_json: bool) -> int:
     if not found:
         click.echo("No Pi sessions where Pi keeps them. Name what to read: capstate audit PATH")
         return GOOD
-    click.echo(f"{len(found)} Pi session files, none of them read:")
+    click.echo(f"{len(found)} Pi session file{'s' if len(found) > 1 else ''}, none of them read:")
     for folder, count in folders.items():
         click.echo(f"  {count:>4}  {escaped(str(folder))}")
     click.echo("To read some, name them: capstate audit PATH")
@@ -141,7 +154,7 @@ def project(session: Path, leaf: str | None, policy: Path, provider: str | None,
 
     found = project_session(session, read_policy(policy), leaf=leaf, provider=provider)
     if as_json:
-        _print(found)
+        print_json(found)
     else:
         from capstate.terminal import console, show_projection
 
@@ -174,12 +187,16 @@ def matrix(
     from capstate.conformance.designs import DESIGNS
     from capstate.conformance.recorded import bundled
     from capstate.conformance.scenarios import SCENARIOS
+    from capstate.conformance.world import PROFILES
 
     if record is not None:
-        _write(record, ())  # a file that cannot be written is said before a long run, not behind it
+        write_lines(record, ())  # a file that cannot be written is said before a long run, not behind it
     if places and as_json:
         raise InvalidInputError("--places", "the table; --record FILE writes every turn", "--json")
-    rows = [id_ for one in scenarios for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
+    chosen = [meant(one, SCENARIOS) for one in scenarios]
+    rows = [id_ for one in chosen for id_ in ([i for i in SCENARIOS if i == one or i[:1] == one] or [one])]
+    providers = tuple(meant(one, PROFILES) for one in providers)
+    designs = tuple(meant(one, DESIGNS) for one in designs)
     with progress("played") as step:
         result = nine.run(rows, providers, designs, progress=lambda done, total: step(f"{done} of {total}"))
     if not any(cells for row in result.rows for cells in row.cells.values()):
@@ -187,10 +204,10 @@ def matrix(
     if record is not None:
         from capstate.conformance.journal import text
 
-        _write(record, (f"{line}\n" for line in text(result)))
+        write_lines(record, (f"{line}\n" for line in text(result)))
     recorded = bundled()
     if as_json:
-        _print({"rows": [nine.row_json(row, recorded[row.scenario.id]) for row in result.rows]})
+        print_json({"rows": [nine.row_json(row, recorded[row.scenario.id]) for row in result.rows]})
     else:
         from capstate.terminal import console, show_matrix
 
@@ -206,10 +223,10 @@ def rule(id_: str | None, *, as_json: bool) -> int:
     from capstate.findings import RULES
     from capstate.findings import rule as named
 
-    rules = [named(id_)] if id_ is not None else list(RULES.values())
+    rules = [named(meant(id_, RULES))] if id_ is not None else list(RULES.values())
     if as_json:
         made = [{"id": r.id, "title": r.title, "text": r.text, "needs_policy": r.needs_policy} for r in rules]
-        _print(made[0] if id_ is not None else {"rules": made})
+        print_json(made[0] if id_ is not None else {"rules": made})
     elif id_ is None:
         for one in rules:
             click.echo(f"{one.id}  {one.title}")
@@ -227,7 +244,7 @@ def rule(id_: str | None, *, as_json: bool) -> int:
 @click.argument("ledger", type=PATH)
 @click.argument("session")
 @click.argument("tool", metavar="TOOL")
-@click.option("--epoch", type=int, help="By default the last.")
+@click.option("--epoch", type=NUMBER, help="By default the last.")
 @key_option
 @json_option
 def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: Path | None, *, as_json: bool) -> int:
@@ -241,7 +258,7 @@ def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: 
     with opened(ledger) as read:
         found = explained(read, session, tool, epoch=epoch, key=read_key(key_file))
     if as_json:
-        _print(found)
+        print_json(found)
     else:
         from capstate.terminal import console, show_explained
 
@@ -252,8 +269,8 @@ def explain(ledger: Path, session: str, tool: str, epoch: int | None, key_file: 
 @capstate.command(epilog=example("capstate diff agent.db s-42 0 3"))
 @click.argument("ledger", type=PATH)
 @click.argument("session")
-@click.argument("a", type=int)
-@click.argument("b", type=int)
+@click.argument("a", type=NUMBER)
+@click.argument("b", type=NUMBER)
 @key_option
 @json_option
 def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, as_json: bool) -> int:
@@ -263,7 +280,7 @@ def diff(ledger: Path, session: str, a: int, b: int, key_file: Path | None, *, a
     with opened(ledger) as read:
         found = difference(read, session, a, b, key=read_key(key_file))
     if as_json:
-        _print(found)
+        print_json(found)
     else:
         from capstate.terminal import console, show_difference
 
@@ -291,7 +308,7 @@ def verify(ledger: Path, session: str | None, head: str | None, key_file: Path |
     if not found:
         raise InvalidInputError(str(ledger), "a ledger with a session to verify", "an empty one")
     if as_json:
-        _print({"chains": found})
+        print_json({"chains": found})
     else:
         from capstate.terminal import console, show_verified
 
@@ -315,7 +332,7 @@ def effects(ledger: Path, session: str | None, key_file: Path | None, *, as_json
     with opened(ledger) as read:
         rows = unsettled(read, session, read_key(key_file))
     if as_json:
-        _print({"operations": rows})
+        print_json({"operations": rows})
     else:
         from capstate.terminal import console, show_unsettled
 
@@ -323,58 +340,43 @@ def effects(ledger: Path, session: str | None, key_file: Path | None, *, as_json
     return FINDING if rows else GOOD
 
 
-# ---- saying it
-
-
-def _print(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    click.echo(json.dumps(value, ensure_ascii=True))
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(lines)
-    except OSError as error:
-        raise InvalidInputError(str(path), "a file that can be written", error.strerror or str(error)) from error
+# ---- running one
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on the standard error stream."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    status = USAGE
+    with standard_output() as out:
+        try:
+            return _run(arguments, out)
+        except (BrokenPipeError, SystemExit):  # click ends the process when the reader of a pipe has gone
+            return GOOD
+        except (KeyboardInterrupt, click.Abort):
+            complain("interrupted")
+            return INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - a fault of capstate itself is one line as well
+            if out.failed is not None:
+                complain(f"standard output: expected a place that takes what is printed, got {out.failed}")
+                return OUTPUT
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}"
+            complain(f"this is a fault of capstate itself, please report it: {what}")
+            return FAULT
+
+
+def _run(arguments: Sequence[str] | None, out: Noted) -> int:
     try:
         status = int(capstate.main(arguments, prog_name="capstate", standalone_mode=False) or 0)
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # click ends the process when the reader of a pipe has gone
-        _let_go()
-        return GOOD
+        out.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
+        return USAGE
     except click.ClickException as error:
-        _complain(error.format_message())
+        complain(error.format_message())
+        return USAGE
     except CapstateError as error:
-        _complain(str(error))
-        status = UNAVAILABLE if isinstance(error, LedgerError) else USAGE
-    except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted")
-        status = 130
-    except Exception as error:  # noqa: BLE001 - a fault of capstate itself is one line as well
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}"
-        _complain(f"this is a fault of capstate itself, please report it: {what}")
-        status = FAULT
+        complain(str(error))
+        return UNAVAILABLE if isinstance(error, LedgerError) else USAGE
     return status
-
-
-def _complain(text: str) -> None:
-    click.echo(f"capstate: {escaped(text)}", err=True)
-
-
-def _let_go() -> None:
-    # Else python complains when it flushes at exit.
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the process ends
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ class Domain(Enum):
     BLOB = "capstate 2026-11-30 blob v1"
     ARGUMENTS = "capstate 2026-11-30 call arguments v1"
     NAME = "capstate 2026-11-30 wire name v1"
-    EVIDENCE = "capstate 2026-12-01 evidence v1"
+    EVIDENCE = "capstate 2026-11-30 evidence v1"
     CURSOR = "capstate 2026-11-30 chain cursor v1"
 
     def __init__(self, context: str) -> None:

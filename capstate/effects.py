@@ -54,11 +54,15 @@ class Operation:
     Attributes:
         id: the same for every retry.
         session: who owns it.
-        call: id of the call that began it, with its ``occurrence``.
+        call: id of the call that began it.
+        occurrence: which call of that id it was.
+        tool: qualified id of the tool.
         arguments: digest of the canonical arguments.
         effect: ``read`` or ``external``.
         token: of the writer that started it last; 0 if what says so may not add.
+        state: how far it got.
         outcome: a value of :class:`~capstate.trace.Outcome`; ``outcome_unknown`` of one that was left unsettled.
+        evidence: id of what shows the outcome, where there is something.
         doubted: what settled it, or started it again, does not count: it waits for reconciliation.
         cost: what it reserved in the limits of its tree; None if it reserved nothing.
     """
@@ -137,6 +141,10 @@ class Answer:
 
     An outcome of :data:`NOT_DONE` says that it did not happen, ``outcome_unknown`` that the tool's side cannot tell.
 
+    Attributes:
+        outcome: a value of :class:`~capstate.trace.Outcome`, or :data:`NOT_DONE`.
+        evidence: id of what shows it, or None.
+
     Raises:
         InvalidInputError: the outcome is none, or the evidence no id.
     """
@@ -157,7 +165,14 @@ Ask = Callable[[Operation], "Answer | None"]
 
 @frozen
 class Step:
-    """What to do about one operation, and why."""
+    """What to do about one operation, and why.
+
+    Attributes:
+        operation: what the step is about.
+        action: what to do.
+        why: the same for people.
+        answer: what the tool's side said; None if it was not asked or did not know.
+    """
 
     operation: Operation
     action: Action

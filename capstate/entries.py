@@ -33,7 +33,12 @@ _FIELDS = ("at", "body", "chain", "format", "kind", "posted", "previous", "seque
 
 @frozen
 class Head:
-    """The last entry of a chain: its sequence number, from 0, and its digest."""
+    """The last entry of a chain: its sequence number, from 0, and its digest.
+
+    Attributes:
+        sequence: of the entry, from 0.
+        digest: of the entry, ``b3:`` and 64 hex digits.
+    """
 
     sequence: int
     digest: str
@@ -41,7 +46,13 @@ class Head:
 
 @frozen
 class Stored:
-    """One row as a storage keeps it. Nothing about it is verified."""
+    """One row as a storage keeps it. Nothing about it is verified.
+
+    Attributes:
+        sequence: place in the chain, from 0.
+        stored: the canonical bytes.
+        digest: of those bytes.
+    """
 
     sequence: int
     stored: bytes = field(repr=False)
@@ -57,7 +68,14 @@ class Stored:
 
 @frozen(kw_only=True)
 class Entry(Stored):
-    """One row, verified and decoded; ``stored`` are its exact canonical bytes."""
+    """One row, verified and decoded; ``stored`` are its exact canonical bytes.
+
+    Attributes:
+        chain: id of the chain.
+        kind: what the body is.
+        body: decoded JSON.
+        posted: whether somebody else than the owner of the chain wrote it.
+    """
 
     chain: str
     previous: str | None
@@ -82,7 +100,12 @@ class Entry(Stored):
 
 @frozen
 class Record:
-    """What a caller wants to append: a kind and a JSON body."""
+    """What a caller wants to append: a kind and a JSON body.
+
+    Attributes:
+        kind: what the body is.
+        body: JSON that the entry will hold.
+    """
 
     kind: str
     body: dict[str, Any] = field(hash=False)

@@ -69,7 +69,12 @@ class Cause(StrEnum):
 
 @frozen
 class Boundary:
-    """Where the history was cut, as the host said (MS-11)."""
+    """Where the history was cut, as the host said (MS-11).
+
+    Attributes:
+        first_kept: id of the first entry that stayed.
+        leaf: id of the entry where the path ends now.
+    """
 
     first_kept: str | None = None
     kept: int | None = None
@@ -90,11 +95,17 @@ class Facts:
     """Everything that an epoch rests on, read now.
 
     Attributes:
+        catalog: what exists.
+        authority: who may.
+        loads: what was wished for, in order of the ledger.
         path: entry ids from root to leaf; only those that a load names need be listed. None: a linear history.
         retained: sequence numbers of the loads whose entry, or whose call's result, the history holds, in order.
+        profile: what the provider can do.
         opaque: (message id, issuer) of each opaque item in the history.
         cause: why the epoch is made.
-        revisions: of the sources, by ``kind name``; for the receipt.
+        session: id of the session, for the receipt.
+        ledger: id of its log, for the receipt.
+        boundary: where the history was cut, for the receipt.
         used: limits used so far, for the receipt.
         audit: outcome of verifying the chain before, for the receipt.
         damage: kinds of damage (``tail``, ``hole``) found since the last receipt.
@@ -123,8 +134,13 @@ class Epoch:
     """A stretch between two forced projections. Equal when the receipts are.
 
     Attributes:
+        facts: what it rests on.
+        surface: what may be called, and why the rest may not.
+        projection: where the provider shows it.
+        receipt: the record of it; on a quiet turn the one before.
         state: digest by component of the facts; what changed is what differs.
         blobs: bytes by digest that the ledger needs to recompute this epoch and does not have from ``previous``.
+        groups: by group, its fingerprint and the digest of the blob that holds it.
         request: the request parts that the adapter rendered; empty without an adapter.
     """
 

@@ -70,13 +70,22 @@ _SHOWN = 2_000
 
 def _shown(got: object) -> str:
     """Return what a message says of ``got``: short, visible, and text that every terminal and log can take."""
-    text = got if isinstance(got, str) and got else repr(got)
+    text = got if isinstance(got, str) and got and got == got.strip() else repr(got)
     cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
     return cut.encode("utf-8", "backslashreplace").decode()
 
 
 class CapstateError(Exception):
-    """The base of all errors that capstate raises."""
+    """The base of all errors that capstate raises. Copied and pickled as a whole: message and facts."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (type(self), self.args, vars(self))
+
+
+def _again(kind: type[CapstateError], told: tuple[object, ...], facts: dict[str, object]) -> CapstateError:
+    error = kind.__new__(kind, *told)  # its own constructor takes facts and makes the message of them
+    vars(error).update(facts)
+    return error
 
 
 class InvalidInputError(CapstateError, ValueError):
@@ -145,7 +154,10 @@ class LedgerUnavailableError(LedgerError):
 
 
 class SessionLockedError(LedgerError):
-    """Another live writer owns this session."""
+    """Another live writer owns this session: another process, or a session of this one that was not closed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message}: another process, or a session of this process that was not closed")
 
 
 class StaleWriterError(LedgerError):

@@ -6,6 +6,7 @@ Everything is read, nothing is written, and nothing read here restores anything.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from capstate.ledger import verify as verify_chain
 from capstate.receipts import Action, Receipt, RowState
 from capstate.receipts import diff as diff_rows
 from capstate.runtime import open_ledger
+from capstate.runtime.explained import rule_of
 from capstate.runtime.live import Folds
 
 if TYPE_CHECKING:
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
 
 @frozen
 class Kept:
-    """A receipt in its chain."""
+    """A receipt in its chain.
+
+    Attributes:
+        sequence: of its entry.
+        receipt: the receipt.
+    """
 
     sequence: int
     receipt: Receipt
@@ -48,10 +55,10 @@ def receipts(ledger: Ledger, session: str, key: bytes | None = None) -> list[Kep
         MalformedError: a receipt, or rows that it names, cannot be read.
         LedgerFormatError, LedgerUnavailableError: as for every reader.
     """
-    chain = load(ledger, session, key)
-    if not chain.entries and chain.head is None:
-        known = ledger.chains()
+    known = ledger.chains()
+    if session not in known:
         raise InvalidInputError("session", _among(known), session)
+    chain = load(ledger, session, key)
     blob = partial(read_blob, ledger)
     return [
         Kept(entry.sequence, Receipt.from_bytes(canonical(_body(entry.body), place="receipt"), blob))
@@ -98,14 +105,16 @@ def explain(
     """
     found = receipts(ledger, session, key)
     last = _at(found, epoch, "epoch")
-    group, name = _named(found[: last + 1], tool, partial(read_blob, ledger))
+    blob = partial(read_blob, ledger)
+    group, name = _named(found[: last + 1], tool, blob)
     history = []
     before: RowState | None = None
     for kept in found[: last + 1]:
         rows = kept.receipt.rows.get(group)
         now = rows.by_name().get(name) if rows is not None else None
         if now != before:
-            history.append({"epoch": kept.receipt.epoch, "cause": kept.receipt.cause, **_state(now)})
+            told = {"epoch": kept.receipt.epoch, "cause": kept.receipt.cause, **_state(now)}
+            history.append({**told, "rule": _rule(kept.receipt, told["decided_by"], f"{group}/{name}", blob)})
         before = now
     receipt = found[last].receipt
     return {
@@ -115,8 +124,22 @@ def explain(
         "cause": receipt.cause,
         "receipt": receipt.digest,
         **_state(before),
+        "rule": _rule(receipt, before.decided_by if before is not None else "", f"{group}/{name}", blob),
         "history": history,
     }
+
+
+def _rule(receipt: Receipt, decided_by: str, tool: str, blob: Blob) -> dict[str, Any] | None:
+    """Return the rule behind ``decided_by``, readable, from the archived facts; None where no rule decided.
+
+    None as well where the facts cannot be read: that is what :func:`verify` says.
+    """
+    if "#" not in decided_by:
+        return None
+    try:
+        return rule_of(facts_from_archive(receipt.body, blob).authority, decided_by, tool)
+    except (MalformedError, InvalidInputError):
+        return None
 
 
 def _named(found: list[Kept], tool: str, blob: Blob) -> tuple[str, str]:
@@ -148,7 +171,8 @@ def _on_wire(found: list[Kept], wire: str, blob: Blob) -> list[tuple[str, str]]:
 
 def _state(row: RowState | None) -> dict[str, Any]:
     if row is None:
-        return {"callable": False, "reason": "unknown_tool", "decided_by": "", "place": "", "definition": ""}
+        unknown = {"reason": "unknown_tool", "decided_by": "", "place": "", "definition": ""}
+        return {"callable": False, "effect": None, **unknown}
     return {
         "callable": row.callable,
         "effect": row.status if row.callable else None,
@@ -170,6 +194,7 @@ def difference(ledger: Ledger, session: str, a: int, b: int, *, key: bytes | Non
     one, other = found[_at(found, a, "A")].receipt, found[_at(found, b, "B")].receipt
     was, now = dict(one.body["state"]), dict(other.body["state"])
     changes = diff_rows(one.rows, other.rows)
+    blob = partial(read_blob, ledger)
     return {
         "session": session,
         "from": a,
@@ -177,7 +202,14 @@ def difference(ledger: Ledger, session: str, a: int, b: int, *, key: bytes | Non
         "facts": sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name)),
         "issuer": [one.body["issuer"], other.body["issuer"]] if one.body["issuer"] != other.body["issuer"] else None,
         "changes": [
-            {"action": str(c.action), "tool": c.tool, "reason": c.reason, "decided_by": c.decided_by} for c in changes
+            {
+                "action": str(c.action),
+                "tool": c.tool,
+                "reason": c.reason,
+                "decided_by": c.decided_by,
+                "rule": _rule(other, c.decided_by, c.tool, blob),
+            }
+            for c in changes
         ],
         "callable": [sum(c.action is Action.ADDED for c in changes), sum(c.action is Action.REMOVED for c in changes)],
     }
@@ -198,9 +230,10 @@ def verify(
         progress: told of each chain before it is audited.
 
     Raises:
-        InvalidInputError: the ledger has no such chain, or a head came without a session.
+        InvalidInputError: the ledger has no such chain, a head came without a session, or no chain can have it.
         LedgerUnavailableError: the storage failed.
     """
+    _check_head(head)
     known = ledger.chains()
     if session is None and head is not None:
         raise InvalidInputError("head", "the session that it is of", "no session")
@@ -344,19 +377,26 @@ def read_key(path: Path | None) -> bytes | None:
         raise InvalidInputError(str(path), "a key file that can be read", error.strerror or str(error)) from error
 
 
-_LONGEST = 15
-"""Digits of the largest sequence number that anybody will write."""
+_EXPECTED = "SEQUENCE:DIGEST, the digest as 'b3:' and 64 digits in hex (0-9, a-f), as verify prints it"
+_HEAD = re.compile(r"([0-9]{1,15}):(b3:[0-9a-f]{64})")
+"""No chain has a sequence number of more digits; a digest is always written in full."""
 
 
 def parse_head(text: str | None) -> Head | None:
-    """Return the head written as ``SEQUENCE:DIGEST``; None for no text.
+    """Return the head written as ``SEQUENCE:DIGEST``, blanks around it left out; None for no text.
 
     Raises:
-        InvalidInputError: it is written otherwise.
+        InvalidInputError: it is written otherwise. A digest that was cut is no other digest.
     """
     if text is None:
         return None
-    sequence, colon, digest = text.partition(":")
-    if not (colon and digest and sequence.isascii() and sequence.isdigit() and len(sequence) <= _LONGEST):
-        raise InvalidInputError("head", "SEQUENCE:DIGEST", text)
-    return Head(int(sequence), digest)
+    found = _HEAD.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInputError("head", _EXPECTED, text)
+    return Head(int(found[1]), found[2])
+
+
+def _check_head(head: Head | None) -> None:
+    """Refuse a head that no chain can have: that it is found nowhere would look like a fork."""
+    if head is not None and not _HEAD.fullmatch(f"{head.sequence}:{head.digest}"):
+        raise InvalidInputError("head", _EXPECTED, f"{head.sequence}:{head.digest}")

@@ -30,7 +30,14 @@ class Grade(StrEnum):
 
 @frozen
 class Rule:
-    """One kind of finding. ``needs_policy``: without an authority list it cannot be told."""
+    """One kind of finding.
+
+    Attributes:
+        id: such as ``CS102``.
+        title: the finding in some words.
+        text: what it means.
+        needs_policy: without a list of who may it cannot be told.
+    """
 
     id: str
     title: str
@@ -40,7 +47,18 @@ class Rule:
 
 @frozen
 class Finding:
-    """One finding and its place: a file, and in it a line, an entry, or the turn of a request."""
+    """One finding and its place: a file, and in it a line, an entry, or the turn of a request.
+
+    Attributes:
+        rule: id of the rule.
+        grade: how sure it is.
+        names: wire names of the tools.
+        turn: the request; None if it belongs to none.
+        file: its file, below what was named.
+        line: from 1; 0 for the whole file.
+        entry: an id in the session, or None.
+        detail: what else there is to say, such as ``ran``; empty for nothing.
+    """
 
     rule: str
     grade: Grade

@@ -104,9 +104,11 @@ class Grant:
 
     Attributes:
         on: ``group/name``, ``group/*`` or ``*``.
+        effect: ``allow``, ``ask`` or ``deny``.
         pin: the definitions that an allow is for; None for whatever bears the name, now and later.
         id: by default a digest of the other fields.
         giver: the person or job that gave it.
+        lifetime: how long it lives.
         until: of a grant that ends with a job, its name.
         expires: milliseconds since the epoch, by the runtime's clock.
         token: of a grant until a job ends, the fencing token of the writer under which it lives.
@@ -237,7 +239,14 @@ def _digest(rules: tuple[Grant, ...], effect: Effect | None = None) -> str:
 
 @frozen
 class Source:
-    """What one grant source returned for one holder, now."""
+    """What one grant source returned for one holder, now.
+
+    Attributes:
+        name: as the runtime was given it.
+        rules: what it returned, in an order of its own.
+        state: how reading it ended; anything but ``ok`` is nothing.
+        revision: the number that it gave, or None.
+    """
 
     name: str
     rules: tuple[Grant, ...] = field(default=(), converter=_rules)
@@ -252,7 +261,15 @@ class Source:
 
 @frozen
 class Ceiling:
-    """What one ceiling returned: rules, or one effect for every tool (None with ``rules`` empty: nothing)."""
+    """What one ceiling returned: rules, or one effect for every tool (None with ``rules`` empty: nothing).
+
+    Attributes:
+        name: as the runtime was given it.
+        rules: what it returned, in an order of its own.
+        effect: one effect for every tool, or None.
+        state: how reading it ended; anything but ``ok`` is nothing.
+        revision: the number that it gave, or None.
+    """
 
     name: str
     rules: tuple[Grant, ...] = field(default=(), converter=_rules)
@@ -293,6 +310,8 @@ class Pool:
     """The grants for one holder.
 
     Attributes:
+        sources: what each grant source returned, in order of name.
+        granted: what persons and jobs gave.
         want: of a child, its launch restriction; it is the pool's only allow. None for a session of its own.
         launch: False for a child whose launch restriction is missing: the pool is none.
 

@@ -59,7 +59,12 @@ __all__ = [
 
 @frozen
 class Pool:
-    """The limits row of a root session: opaque bytes and a version that grows by one with each change."""
+    """The limits row of a root session: opaque bytes and a version that grows by one with each change.
+
+    Attributes:
+        version: grows by one with each change, from 1.
+        value: bytes that the storage does not read.
+    """
 
     version: int
     value: bytes
@@ -70,6 +75,11 @@ class PoolChange:
     """Set the pool of ``root`` to ``value`` if its version is still ``expect`` (0: there is none yet).
 
     The row is a cache and not protected by any digest: callers write the totals in entries as well, and compare.
+
+    Attributes:
+        root: id of the root session.
+        expect: the version that the row must still have; 0 for none.
+        value: the new bytes.
     """
 
     root: str

@@ -30,6 +30,7 @@ class Load:
 
     Attributes:
         sequence: place in the ledger; names the event in marks.
+        do: load, unload or removal.
         on: selectors of the tools that it covers.
         at: id of its transcript entry.
         call: id of the call whose result is that entry.

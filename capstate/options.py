@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    _Kind = click.ParamType[int]
+else:
+    _Kind = click.ParamType  # older ones take no type
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -28,6 +33,30 @@ PATH = _Path(path_type=Path)
 """The kind of every argument and option that names a file or a folder."""
 
 
+class _Number(_Kind):
+    """A whole number from 0, in plain digits."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the number. Raises click's error of a text that is none."""
+        text = str(value).strip()
+        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+            self.fail(f"expected a whole number from 0, got {value!r}", param, ctx)
+        return int(text)
+
+
+_DIGITS = 15
+NUMBER = _Number()
+"""The kind of every argument and option that is a number."""
+
+
+def meant(text: str, known: Iterable[str]) -> str:
+    """Return the one of ``known`` that ``text`` is, but for case and blanks around it; else ``text`` itself."""
+    wanted = text.strip().lower()
+    return next((name for name in known if name.lower() == wanted), text)
+
+
 def json_option(function: _Function) -> _Function:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
@@ -43,6 +72,18 @@ def key_option(function: _Function) -> _Function:
 def example(line: str, title: str = "Example") -> str:
     """Return the end of a help text: one line to try."""
     return f"\b\n{title}:\n  {line}"
+
+
+STATUSES = """\b
+Exit status:
+  0    good
+  1    a finding
+  2    usage: the command line, a file or a name cannot be used
+  3    the ledger is not there or cannot be read
+  70   a fault of capstate itself
+  74   the output cannot be written
+  130  interrupted"""
+"""The end of the help of all commands."""
 
 
 def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature

@@ -9,6 +9,7 @@ the wire prefix ``group__``. Reading a policy grants nothing in a runtime by its
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -31,7 +32,11 @@ class Provider:
 
     Attributes:
         provider: who answers; where no ``api`` is given, the name by which ``project`` finds it.
+        api: restricts what the table says to this API.
+        model: restricts what the table says to this model.
         account: for a host that makes an issuer of this; no file of an agent names one.
+        defers: how the API defers tools; empty for not at all.
+        needs_immediate: whether the API refuses a request whose every tool is deferred.
     """
 
     provider: str | None = None
@@ -51,8 +56,12 @@ class Policy:
         loaders: tools whose results load the group that their arguments name.
         unloaders: tools whose results unload the tools that their arguments name.
         allow: None where the file does not say; the file has authority in it if one of the three is given.
+        ask: selectors of what a person must approve; None where the file does not say.
+        deny: selectors of what may not be called; None where the file does not say.
         groups: names of each group, in the order of the file.
         down: groups that cannot be used now.
+        limits: what a host passes on to a session; an audit counts nothing against it.
+        provider: what the wire is like.
     """
 
     resident: tuple[str, ...] | None = None
@@ -127,13 +136,17 @@ def read_policy(path: Path | str) -> Policy:
         InvalidInputError: it cannot be read, is no TOML, or has a key or value that is not known; all faults of
             the file stand in one error.
     """
+    given: object = path
+    if not isinstance(given, (str, os.PathLike)) or not os.fspath(given):
+        raise InvalidInputError("policy", "the path of a policy file", path)
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InvalidInputError(str(path), "a policy file that can be read", error.strerror or str(error)) from error
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(str(path), "UTF-8", str(error)) from error
+    except (OSError, ValueError) as error:
+        got = "a folder" if path.is_dir() else getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(str(path), "a policy file that can be read", got) from error
     return parse(text, place=str(path))
 
 

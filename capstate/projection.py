@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 @frozen
 class Issuer:
-    """Who made, and may get back, a native or opaque item. Raises InvalidInputError: a part of it is no text."""
+    """Who made, and may get back, a native or opaque item. Raises InvalidInputError: a part of it is no text.
+
+    Attributes:
+        provider: who answers.
+        api: the API's name.
+        model: the model's name.
+        account: whose account it is, where that matters; empty for any.
+    """
 
     provider: str
     api: str
@@ -63,9 +70,12 @@ class Profile:
     """What one provider, API and model can do with tools, as data (PA-08).
 
     Attributes:
+        issuer: provider, API, model and account.
+        adapter: what renders and reads the API's form.
         defers: the API's native deferral is used: ``""`` (none), ``"tool_reference"``, ``"tool_search"``,
             ``"additional_tools"``, ``"system_tools"``.
         needs_immediate: the API refuses a request whose every tool is deferred.
+        names: which wire names are legal.
         call_id_limit: longest call id; None for any.
         call_id_chars: a regular-expression character set; None for any.
     """
@@ -148,7 +158,13 @@ def is_sent(definition: Definition, sent: Mapping[str, Any]) -> bool:
 
 @frozen(eq=False)
 class Block:
-    """The placements of one group, and what they follow from."""
+    """The placements of one group, and what they follow from.
+
+    Attributes:
+        view: the group's part of the surface.
+        immediate: tools at the top of the request, in order.
+        deferred: tools at their marks.
+    """
 
     view: View = field(repr=False)
     live: tuple[int, ...]
@@ -164,6 +180,7 @@ class Projection:
     """The surface as one provider shows it. Equal when the wire fingerprint is.
 
     Attributes:
+        blocks: by group.
         dropped: ids of the history's opaque items that another issuer made: they are not sent.
         fingerprint: covers everything that rendering the tools part depends on; no session, no sequence number.
     """

@@ -77,7 +77,13 @@ _FIELDS = len(RowState._fields)
 
 @frozen(eq=False)
 class Rows:
-    """All rows of one group as stored: equal when the bytes are."""
+    """All rows of one group as stored: equal when the bytes are.
+
+    Attributes:
+        group: id of the group.
+        encoded: the canonical bytes.
+        digest: of those bytes.
+    """
 
     group: str
     encoded: bytes = field(repr=False)

@@ -85,7 +85,11 @@ class Basis(NamedTuple):
 
 @frozen(eq=False)
 class View:
-    """The rows of one group, and the inputs that they follow from."""
+    """The rows of one group, and the inputs that they follow from.
+
+    Attributes:
+        inputs: what the rows follow from.
+    """
 
     inputs: Inputs = field(repr=False)
     rows: Mapping[str, Row] = field(repr=False)
@@ -149,6 +153,10 @@ class Surface:
     """The exact definitions callable now, and every other tool of the catalog with its reason.
 
     Two surfaces are equal when the callable definitions are.
+
+    Attributes:
+        views: by group.
+        fingerprint: covers the callable definitions, and nothing else.
     """
 
     views: Mapping[str, View] = field(repr=False)

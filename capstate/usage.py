@@ -66,6 +66,8 @@ class Reading:
 
     Attributes:
         span: number of the cache comparison span: it grows with each compaction, reopen, fork, move and switch.
+        usage: its tokens.
+        kind: what the request was for.
         tools: fingerprint of the tool definitions in front of the messages; None if unknown.
         head: fingerprint of the first message; None if unknown.
     """

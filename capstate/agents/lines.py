@@ -226,9 +226,10 @@ def _descriptor(path: Path) -> int:
         raise InvalidInputError(str(path), "a file that can be read", error.strerror or str(error)) from error
     except ValueError as error:
         raise InvalidInputError(repr(str(path)), "a file name", str(error)) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise MalformedError(str(path), "a regular file", "something else")
+        raise MalformedError(str(path), "a regular file", "a folder" if stat.S_ISDIR(mode) else "no regular file")
     return descriptor
 
 

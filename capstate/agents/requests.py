@@ -121,6 +121,10 @@ def read_requests(path: Path | str, damage: list[Damage], unknown: Counter[str])
                 yield found
 
 
+OBSERVED = 'lines {"at": "executed:NAME"} of observations'
+"""What a file of what ran has to hold."""
+
+
 def read_executed(path: Path | str, damage: list[Damage]) -> list[Ran]:
     """Return the ``executed:NAME`` observations of a file of JSON lines; other observations are passed over.
 
@@ -141,7 +145,7 @@ def read_executed(path: Path | str, damage: list[Damage]) -> list[Ran]:
                 Ran(name, session, leaf, _filled(record.value.get("authorised")), file=str(path), line=record.line)
             )
     if not seen and (rows or len(damage) > damaged):
-        raise MalformedError(str(path), 'rows {"at": ...} of observations', "none")
+        raise MalformedError(str(path), OBSERVED, "no such line")
     return found
 
 

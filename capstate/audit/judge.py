@@ -29,7 +29,7 @@ class Material:
     Attributes:
         runs: what spies in the tools saw; None if there was no such record, then results in the sessions count.
         unknown: kinds of record that nobody here knows, with their count.
-        barren: arguments that held nothing to judge, and what they held instead.
+        barren: arguments that held nothing to judge, what was expected of each, and what it held instead.
     """
 
     sessions: tuple[Session, ...] = ()
@@ -37,7 +37,7 @@ class Material:
     runs: tuple[Ran, ...] | None = None
     damage: tuple[Damage, ...] = ()
     unknown: Mapping[str, int] = field(factory=dict)
-    barren: tuple[tuple[str, str], ...] = ()
+    barren: tuple[tuple[str, str, str], ...] = ()
 
 
 def audit(material: Material, policy: Policy) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from attrs import evolve
 from capstate.agents.lines import Damage, DamageKind, is_folder, records
 from capstate.agents.pi import Session, read_session
 from capstate.agents.pi.session import is_session
-from capstate.agents.requests import Ran, Request, read_executed, read_requests
+from capstate.agents.requests import OBSERVED, Ran, Request, read_executed, read_requests
 from capstate.audit.judge import Material, audit
 from capstate.errors import InvalidInputError, MalformedError
 from capstate.policy import Policy
@@ -31,6 +31,18 @@ _OBSERVED = "observations.jsonl"
 _TOLD = 3
 EXPECTED = "a Pi session, a recorded folder, or request bodies"
 """What each path of an audit has to be."""
+_BODIES = "a file or a folder of request bodies"
+_EXECUTED = f"a file with {OBSERVED}"
+_WORDS = {
+    DamageKind.UNREADABLE: "cannot be read",
+    DamageKind.NOT_UTF8: "no UTF-8",
+    DamageKind.NOT_JSON: "no JSON",
+    DamageKind.NOT_OBJECT: "no JSON object",
+    DamageKind.BAD_ENTRY: "no complete record",
+    DamageKind.BAD_BODY: "a request body that its API would refuse",
+    DamageKind.UNKNOWN_API: "a request body of no API that is known here",
+}
+"""What an error says of damage; of the other kinds their names say it."""
 
 
 def audit_paths(
@@ -74,16 +86,16 @@ def gather(
         raise InvalidInputError("paths", EXPECTED, "an empty path")
     reader = _Reader(_root(named), progress)
     for text in given:
-        with reader.argument(text):
+        with reader.argument(text, _BODIES if text.startswith(_REQUESTS) else EXPECTED):
             if text.startswith(_REQUESTS):
                 reader.bodies(Path(text.removeprefix(_REQUESTS)))
             else:
                 reader.any(Path(text))
     if requests is not None:
-        with reader.argument(f"{_REQUESTS}{requests}"):
+        with reader.argument(f"{_REQUESTS}{requests}", _BODIES):
             reader.bodies(Path(requests))
     if executed is not None:
-        with reader.argument(str(executed)):
+        with reader.argument(str(executed), _EXECUTED):
             reader.executed(Path(executed))
     return reader.material()
 
@@ -94,8 +106,8 @@ def require(material: Material) -> Material:
     Raises:
         InvalidInputError: one held no session with an entry, no request, and nothing that ran.
     """
-    for place, got in material.barren:
-        raise InvalidInputError(place, EXPECTED, got)
+    for place, expected, got in material.barren:
+        raise InvalidInputError(place, expected, got)
     return material
 
 
@@ -108,7 +120,8 @@ def _root(named: Sequence[str]) -> Path:
 class _Reader:
     def __init__(self, root: Path, progress: Callable[[str], object]) -> None:
         self.root, self.progress = root, progress
-        self.barren: list[tuple[str, str]] = []
+        self.barren: list[tuple[str, str, str]] = []
+        self.why: dict[str, str] = {}
         self.sessions: list[Session] = []
         self.requests: list[Request] = []
         self.runs: list[Ran] | None = None
@@ -129,17 +142,25 @@ class _Reader:
         )
 
     @contextmanager
-    def argument(self, text: str) -> Iterator[None]:
+    def argument(self, text: str, expected: str) -> Iterator[None]:
         """Note whether one argument held anything to judge; what was read before counts."""
         held, damaged, rows = self._held(), len(self.damage), self.unknown.copy()
         files, self.again = len(self._read), False
         yield
         if self._held() != held or self.again:
             return
-        wrong = [f"{d.file}{f':{d.line}' if d.line else ''} ({d.kind})" for d in self.damage[damaged:]]
+        wrong = [self._told(d, text) for d in self.damage[damaged:]]
         empty = [f"{count} {what}" for what, count in (self.unknown - rows).items()]
         got = "; ".join([*wrong[:_TOLD], *empty]) or ("nothing of that" if len(self._read) > files else "no such file")
-        self.barren.append((text, got))
+        self.barren.append((text, expected, got))
+
+    def _told(self, row: Damage, text: str) -> str:
+        """Return what is wrong with a place of an argument; the argument itself is not named again."""
+        what = self.why.get(row.file) if row.kind is DamageKind.UNREADABLE else None
+        what = what or _WORDS.get(row.kind) or row.kind.value.replace("_", " ")
+        file = "" if row.file == self._place(text.removeprefix(_REQUESTS)) else row.file
+        at = f"line {row.line}" if row.line and not file else f"{file}:{row.line}" if row.line else file
+        return f"{at}: {what}" if at else what
 
     def _held(self) -> tuple[int, int, bool]:
         return sum(bool(s.order) for s in self.sessions), len(self.requests), self.runs is not None
@@ -170,8 +191,8 @@ class _Reader:
         damage: list[Damage] = []
         try:
             found = [evolve(r, file=self._place(r.file)) for r in read_requests(path, damage, self.unknown)]
-        except MalformedError:
-            self._unreadable(path)
+        except MalformedError as error:
+            self._unreadable(path, error)
         else:
             self.requests.extend(found)
         self._placed(damage)
@@ -182,8 +203,8 @@ class _Reader:
         damage: list[Damage] = []
         try:
             found = read_executed(path, damage)
-        except MalformedError:
-            self._unreadable(path)
+        except MalformedError as error:
+            self._unreadable(path, error)
         else:
             self.runs = [*(self.runs or []), *(evolve(ran, file=self._place(ran.file)) for ran in found)]
         self._placed(damage)
@@ -200,8 +221,8 @@ class _Reader:
             return
         try:
             found = read_session(path)
-        except MalformedError:
-            self._unreadable(path)
+        except MalformedError as error:
+            self._unreadable(path, error)
             return
         file = self._place(path)
         self.sessions.append(evolve(found, file=file, damage=tuple(evolve(d, file=file) for d in found.damage)))
@@ -216,7 +237,8 @@ class _Reader:
         self.again = self.again or known
         return known
 
-    def _unreadable(self, path: Path) -> None:
+    def _unreadable(self, path: Path, error: MalformedError) -> None:
+        self.why[self._place(path)] = str(error.got)
         self.damage.append(Damage(DamageKind.UNREADABLE, self._place(path)))
 
 

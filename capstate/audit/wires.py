@@ -70,7 +70,7 @@ def named(provider: str, told: Provider) -> Profile:
     Raises:
         InvalidInputError: nothing here is called that.
     """
-    name = provider.lower().replace("_", "-")
+    name = provider.strip().lower().replace("_", "-")
     api = _ALIASES.get(name, name)
     if api not in _PROFILES:
         raise InvalidInputError("provider", "one of " + ", ".join(sorted({*_PROFILES, *_ALIASES})), provider)

@@ -33,13 +33,14 @@ class Permit:
     """The right to run one call, once.
 
     Attributes:
+        call: the call that it is for.
         definition: the tool to run: never look it up by the name in the call.
         operation: its id in the ledger; None for a call that leaves no entry.
         reached: the further definitions that the call may reach: of a bridge or a loader, what its argument names.
         external: it may have an outside effect.
         cost: what was reserved for it; None if nothing was.
-        observed: how it ended, as far as it was said before it is settled.
         outcome: how it ended; None until it is settled.
+        observed: how it ended, as far as it was said before it is settled.
     """
 
     call: Call

@@ -25,6 +25,10 @@ class Rules:
     """What a source may return instead of a list: its rules, and a revision that only grows.
 
     A revision lower than one that the ledger has seen is stale, and a stale source is nothing.
+
+    Attributes:
+        rules: grants, or selectors, which allow.
+        revision: a whole number that never falls; None for none.
     """
 
     rules: Iterable[Grant | str]

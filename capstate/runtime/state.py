@@ -43,7 +43,18 @@ OWN = frozenset({"ceiling ended", "ceiling restrictions"})
 
 @define
 class State(Acts):
-    """The folded state of one chain."""
+    """The folded state of one chain.
+
+    Attributes:
+        opening: what the first entry says; None while there is none.
+        loads: what was wished for, in order.
+        approvals: those that were given and not used up.
+        rejected: calls that a person refused for good.
+        retired: sources that were let go.
+        limits: of the tree, where this is its root.
+        ended: whether the session may do nothing any more.
+        notes: records of the host's own.
+    """
 
     opening: Opening | None = None
     loads: tuple[Load, ...] = ()

@@ -1,14 +1,26 @@
-"""What every page of the command line shares: a console, its width, paragraphs."""
+"""What every page of the command line shares: a console, its width, paragraphs, numbers with their nouns.
+
+On a terminal everything fits its width. In a pipe or a file no line is cut and no word is divided, so that the next
+program finds names and places whole; who wants columns there says so with ``COLUMNS``.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from typing import IO, Any
 
 from rich.console import Console
 from rich.text import Text
 
 WIDTH = 80
-"""Everything is readable at this width."""
+"""Everything is readable at this width; paragraphs have it where nobody says another."""
+
+ENDLESS = 1_000_000
+"""Characters in a line of a pipe: more than any name or place has."""
+
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class _Console(Console):
@@ -20,10 +32,11 @@ class _Console(Console):
 
 
 def console(file: IO[str] | None = None) -> Console:
-    """Return a console that never asks the machine anything but its width; a pipe gets :data:`WIDTH`."""
+    """Return a console that asks the machine for its width alone; in a pipe that is ``COLUMNS``, else no line ends."""
     made = _Console(file=file, highlight=False, emoji=False, markup=False, soft_wrap=False)
     if not made.is_terminal:
-        made.width = WIDTH
+        columns = os.environ.get("COLUMNS", "").strip()
+        made.width = min(int(columns), ENDLESS) if _NUMBER.fullmatch(columns) else ENDLESS
     return made
 
 
@@ -34,9 +47,20 @@ def plain(out: Console) -> bool:
 
 def say(out: Console, text: str = "", style: str = "", indent: int = 0) -> None:
     """Print a paragraph, wrapped and indented."""
-    width = min(out.width, 100) - indent
-    for line in Text(text, style=style).wrap(out, max(width, 20)):
-        out.print(Text(" " * indent).append_text(line), no_wrap=True)
+    endless = out.width >= ENDLESS
+    width = (WIDTH if endless else min(out.width, 100)) - indent
+    for line in Text(text, style=style, overflow="ignore" if endless else "fold").wrap(out, max(width, 20)):
+        show(out, Text(" " * indent).append_text(line))
+
+
+def show(out: Console, line: Text) -> None:
+    """Print one line as it is: one that is too long goes on in the next, rather than being cut."""
+    out.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def clean(value: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from capstate.demo.strip import Mark, Strip, strip
-from capstate.terminal.page import plain, say
+from capstate.terminal.page import plain, say, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +76,7 @@ def show_strip(out: Console, picture: Strip) -> None:
     for column in picture.columns:
         letter = _BOUNDARIES[column.boundary] if column.boundary else ""
         head.append(f"{letter or column.turn:>2} ", style="bold blue" if letter else "dim")
-    out.print(head, no_wrap=True)
+    show(out, head)
     bar = "|" if ascii_only else "│"
     for names in picture.rows:
         row = Text(_label(names).rjust(_NAMES - 2) + "  ")
@@ -88,7 +88,7 @@ def show_strip(out: Console, picture: Strip) -> None:
             shape, ascii_, style = _MARKS[cell.mark]
             row.append(f" {ascii_ if ascii_only else shape}", style=style)
             row.append(_RAN if cell.ran else " ", style="bold red")
-        out.print(row, no_wrap=True)
+        show(out, row)
 
 
 def _label(names: Sequence[str]) -> str:
@@ -119,7 +119,7 @@ def show_legend(out: Console) -> None:
     rows.append(Text(f" {_RAN} ", style="bold red").append("ran without permission", style="default"))
     for left, right in zip(rows[::2], rows[1::2], strict=True):
         left.pad_right(38 - len(left))
-        out.print(left.append_text(right), no_wrap=True)
+        show(out, left.append_text(right))
     bar = Text(f" {'|' if ascii_only else '│'} ", style="blue")
     bar.append("between requests: C compaction, N new process, R permission revoked", style="default")
-    out.print(bar, no_wrap=True)
+    show(out, bar)

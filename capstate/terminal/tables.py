@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from capstate.terminal.page import clean, say
+from capstate.terminal.page import clean, counted, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,10 +26,9 @@ def show_matrix(
     ``places``: every turn of each count.
     """
     table = Table(box=None, padding=(0, 1), show_edge=False, header_style="bold", pad_edge=False)
-    table.add_column("scenario", no_wrap=True, max_width=34)
-    table.add_column("recorded Pi", justify="center", no_wrap=True)
-    for design in designs:
-        table.add_column(design, justify="center", no_wrap=True)
+    table.add_column("scenario", overflow="fold")
+    for column in ("recorded Pi", *designs):
+        table.add_column(column, justify="center", overflow="fold")
     for row in result.rows:
         seen = recorded[row.scenario.id]
         told = _counts(("lost", seen.lost), ("widened", seen.widened), ("ran", seen.ran))
@@ -131,7 +130,7 @@ def show_audit(out: Console, lines: Sequence[Mapping[str, Any]]) -> None:
 def _told_counts(summary: Mapping[str, Any]) -> list[str]:
     """Return the counts; where nothing is known of one there is no number."""
     turns, unknown, runs, unsure = (summary[k] for k in ("requests", "unknown_turns", "runs", "unknown_runs"))
-    counts = [f"{turns} requests"]
+    counts = [counted(turns, "request")]
     for text, key in (
         ("with a lost tool", "lost"),
         ("beyond authority", "not_authorised"),
@@ -143,7 +142,7 @@ def _told_counts(summary: Mapping[str, Any]) -> list[str]:
     else:
         counts.append(_count(summary["ran_unauthorised"], "ran without authority", unsure["unauthorised"], runs))
         counts.append(_count(summary["ran_never_loaded"], "ran never loaded", unsure["never_loaded"], runs))
-    return [*counts, f"{len(summary['damage'])} damaged places"]
+    return [*counts, counted(len(summary["damage"]), "damaged place")]
 
 
 def _count(count: int, text: str, unknown: int, of: int) -> str:
@@ -169,7 +168,7 @@ def _told_unknown(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
         ("lost", "what was lost; no session, and no load in the body's own history"),
     ):
         if unknown[key] and (key in ("callable", "not_authorised") or unknown[key] > unknown["callable"]):
-            found.append(f"Unknown in {unknown[key]} of {turns} requests: {why}.")
+            found.append(f"Unknown in {unknown[key]} of {counted(turns, 'request')}: {why}.")
     missing = sorted({n for line in lines for n, why in _withheld(line) if why == "unknown_tool"})
     if missing:
         found.append(f"Resident, and nothing shows that they exist, so not counted as lost: {', '.join(missing)}.")
@@ -218,10 +217,23 @@ def show_explained(out: Console, found: Mapping[str, Any]) -> None:
 
 
 def _told(state: Mapping[str, Any]) -> Text:
-    by = f", by {state['decided_by']}" if state["decided_by"] else ""
+    by = f", by {_rule(state)}" if state["decided_by"] else ""
     if state["callable"]:
         return Text(f"callable ({state['effect']}{by}), {state['place']}", style="green")
     return Text(f"not callable: {str(state['reason']).replace('_', ' ')}{by}", style="yellow")
+
+
+def _rule(state: Mapping[str, Any]) -> str:
+    """Return what decided: the rule, readable, where one did and the ledger still has it."""
+    rule, decided_by = state["rule"], state["decided_by"]
+    if rule is None:
+        return "pool: no rule speaks of it" if decided_by == "pool" else str(decided_by)
+    above = "".join(decided_by.rpartition(_PARENT)[:2])
+    giver = f", given by {rule['giver']}" if rule["giver"] else ""
+    return f"{above}{rule['source']}: {rule['effect']} {rule['on']}{giver}"
+
+
+_PARENT = "parent: "
 
 
 def show_difference(out: Console, found: Mapping[str, Any]) -> None:
@@ -234,7 +246,7 @@ def show_difference(out: Console, found: Mapping[str, Any]) -> None:
         return
     table = _table("change", "tool", "reason", "decided by")
     for change in found["changes"]:
-        table.add_row(change["action"], Text(change["tool"]), change["reason"], Text(change["decided_by"]))
+        table.add_row(change["action"], Text(change["tool"]), change["reason"].replace("_", " "), Text(_rule(change)))
     out.print(table)
 
 
@@ -245,7 +257,10 @@ def show_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         style = "green" if row["good"] else "bold red"
         out.print(Text(row["session"]).append(": ").append(row["outcome"], style=style).append(f", {row['why']}"))
         wrong = len(row["epochs_wrong"])
-        told = f"{row['epochs']} epochs recomputed from their facts, " + (f"{wrong} wrong" if wrong else "all the same")
+        same = "the same" if row["epochs"] == 1 else "all the same"
+        told = (
+            f"{counted(row['epochs'], 'epoch')} recomputed from archived facts, {f'{wrong} wrong' if wrong else same}"
+        )
         told = told if row["epochs"] else "no epoch to recompute"
         say(out, told, "bold red" if wrong else "", 3)
         for one in row["epochs_wrong"]:

@@ -47,7 +47,13 @@ class FaultKind(StrEnum):
 
 @frozen
 class Fault:
-    """One fault: the index of the message at fault (of a missing result: of its call), and the call's id."""
+    """One fault: the index of the message at fault (of a missing result: of its call), and the call's id.
+
+    Attributes:
+        kind: what is wrong.
+        index: place of the message in the trace.
+        call: id of the call.
+    """
 
     kind: FaultKind
     index: int

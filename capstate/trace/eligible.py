@@ -127,7 +127,13 @@ class Held(StrEnum):
 
 @frozen
 class Kept:
-    """A unit that stays although it stands before the suffix: its message, the call that holds it, and why."""
+    """A unit that stays although it stands before the suffix: its message, the call that holds it, and why.
+
+    Attributes:
+        message: id of the unit's message.
+        call: id and occurrence of the call that holds it.
+        why: what holds it.
+    """
 
     message: str
     call: Key

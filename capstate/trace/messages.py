@@ -96,8 +96,12 @@ _OPTIONAL = ("result_for", "tool", "evidence", "issuer", "item", "api")
 class Call:
     """One call that the model proposes.
 
-    ``tool`` is what the model wrote: a wire name, or the qualified id. ``occurrence`` tells calls apart whose
-    ids repeat, as foreign histories' do; a host that makes fresh ids leaves it 0.
+    Attributes:
+        id: as the provider gave it.
+        tool: what the model wrote: a wire name, or the qualified id.
+        arguments: what the model wrote, parsed.
+        occurrence: tells calls apart whose ids repeat, as foreign histories' do; a host that makes fresh ids leaves
+            it 0.
 
     Raises:
         InvalidInputError: the id or tool is no text, the arguments no mapping, the occurrence no integer from 0.
@@ -134,24 +138,25 @@ class Message:
 
     Attributes:
         id: stable id of the transcript entry; empty where the host has none.
+        role: who speaks.
+        text: the readable text.
         calls: of an assistant message, in order.
         result_for: of a tool message, the id of the call that it answers.
         tool: of a tool message, the name of the tool, where known.
         outcome: of a tool message.
+        evidence: id of the artefact that shows a result, where there is one.
         issuer: of an opaque item, who made it (:attr:`capstate.projection.Issuer.id`).
+        item: of an opaque item, the host's own id of it; nothing here reads it.
         covers: of a summary or opaque item, ids of the messages it stands for.
         covered: of an opaque item, those messages in readable form, where the host still has them. Of a summary, the
             calls that it covers and whose outcome is unknown, and their results: they are not sent.
-        rows: of a summary, what is kept of each call that it covers.
-
-    Raises:
-        InvalidInputError: no such role or outcome, a call that is none, or calls of another than an assistant.
         refers: of an opaque item, wire names or qualified ids of the tools that it names.
         native: what the message was read from, for its own API.
         api: the API that ``native`` belongs to.
+        rows: of a summary, what is kept of each call that it covers.
 
     Raises:
-        InvalidInputError: a field is of another kind.
+        InvalidInputError: no such role or outcome, a field of another kind, or calls of another than an assistant.
     """
 
     id: str

@@ -48,7 +48,13 @@ class Refers(StrEnum):
 
 @frozen
 class Cite:
-    """A reference in a candidate, and the digest of what it refers to, where the candidate has one."""
+    """A reference in a candidate, and the digest of what it refers to, where the candidate has one.
+
+    Attributes:
+        kind: what is referred to.
+        id: its id.
+        digest: what the candidate says of it; None if nothing.
+    """
 
     kind: Refers = field(converter=Refers)
     id: str
@@ -134,7 +140,14 @@ class Known:
 
 @frozen
 class Violation:
-    """One rule of R-2 that a candidate violates, where, and how."""
+    """One rule of R-2 that a candidate violates, where, and how.
+
+    Attributes:
+        rule: number of the rule.
+        place: where in the candidate.
+        expected: what had to be there.
+        got: what is there.
+    """
 
     rule: int
     place: str

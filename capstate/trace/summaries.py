@@ -52,6 +52,18 @@ class Slots:
 
     White space within a text becomes one space.
 
+    Attributes:
+        goal: what it is all for.
+        constraints: what must hold.
+        hypotheses: what is believed and not shown.
+        questions: what is open.
+        rejected: ways that were given up.
+        decisions: what was decided.
+        done: what is finished.
+        pending: what is under way.
+        left: what is still to do.
+        resources: what is in use.
+
     Raises:
         InvalidInputError: a value is no text, or an item is blank.
     """

@@ -189,7 +189,7 @@ class TestFiles:
         link, pipe = tmp_path / "link.jsonl", tmp_path / "pipe.jsonl"
         link.symlink_to(real)
         os.mkfifo(pipe)
-        for path, got in ((link, "symbolic link"), (pipe, "something else"), (tmp_path, "something else")):
+        for path, got in ((link, "symbolic link"), (pipe, "no regular file"), (tmp_path, "a folder")):
             with pytest.raises(MalformedError, match=got):
                 read_session(path)
 

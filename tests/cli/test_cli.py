@@ -202,7 +202,7 @@ def test_audit_without_arguments_reads_nothing(tmp_path: Path) -> None:
     listed = json.loads(command("audit", "--json", HOME=str(tmp_path)).stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 Pi session files, none of them read" in done.stdout
+    assert "1 Pi session file, none of them read" in done.stdout
     assert listed == {"found": [str(folder / "a.jsonl")]}
     assert "No Pi sessions" in command("audit", HOME=str(tmp_path / "nobody")).stdout
 
@@ -359,7 +359,7 @@ def test_bad_usage_is_one_line(refused: Callable[..., str], ledger: Path, tmp_pa
     assert "tool" in refused("explain", ledger, "s-42", "git/gone")
     assert "'s-42'" in refused("explain", ledger, "nobody", "git/log")
     assert "SEQUENCE:DIGEST" in refused("verify", ledger, "s-42", "--head", "x")
-    assert "session" in refused("verify", ledger, "--head", "1:b3:00")
+    assert "session" in refused("verify", ledger, "--head", f"1:b3:{'0' * 64}")
     assert "32 bytes" in refused("verify", ledger, "--key-file", key)
     assert "key" in refused("verify", ledger, "--key-file", tmp_path / "no key")
 

@@ -150,6 +150,7 @@ def test_domains_are_constants() -> None:
             "ARGUMENTS": "call arguments",
             "NAME": "wire name",
             "CURSOR": "chain cursor",
+            "EVIDENCE": "evidence",
         }.items()
     }
 

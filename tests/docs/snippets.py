@@ -25,7 +25,7 @@ _BLOCK = re.compile(
 _RUN = [sys.executable, "-c", "from capstate.cli import main; main()"]
 _PLAIN = {
     **os.environ,
-    "COLUMNS": "120",  # the same lines on every terminal
+    "COLUMNS": "80",  # as a reader's terminal; a pipe would have lines without end
     "NO_COLOR": "1",
     "PYTHONPATH": str(Path(capstate.__file__).parents[1]),  # the capstate of this run, from any folder
 }

@@ -566,3 +566,12 @@ def test_what_an_append_costs(path: Path, capsys: pytest.CaptureFixture[str]) ->
     with capsys.disabled():
         print(f"\nSQLite ledger: append {append * 1e6:.0f} us, revision {revision * 1e6:.1f} us")  # noqa: T201
     assert head is not None
+
+
+def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+    """A runtime on a folder says what is wrong with the path, and writes nothing into it."""
+    from capstate.runtime import Runtime
+
+    with pytest.raises(LedgerUnavailableError, match="path of a ledger file, got a folder"):
+        Runtime(tmp_path, catalog=list)
+    assert list(tmp_path.iterdir()) == []

@@ -98,7 +98,8 @@ def read_session(path: Path | str, *, limit: int = LINE_LIMIT) -> Session:
     rows = records(path, damage, limit=limit)
     first = next(rows, None)
     if first is None or not _is_header(first.value):
-        raise MalformedError(f"{path}:{first.line if first else 1}", "the header of a Pi session", "something else")
+        got = "another record" if first is not None else "no record at all"
+        raise MalformedError(f"{path}:{first.line if first else 1}", "the header of a Pi session", got)
     build = _Build(path, first, damage)
     for row in rows:
         build.take(row)
