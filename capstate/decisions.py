@@ -78,6 +78,9 @@ class Decision:
     """One conclusion, and what it rests on (DG-01).
 
     Attributes:
+        id: the same for every version of it.
+        statement: what was concluded, in a sentence.
+        status: accepted, excluded or open.
         evidence: ids of artefacts that support it.
         premises: ids of decisions that it rests on.
         conditions: whatever speaks to one of these makes a review necessary.
@@ -128,6 +131,7 @@ class Observation:
     """Something new, and what it speaks to.
 
     Attributes:
+        id: what marks are given because of.
         evidence: ids of artefacts that show it.
         challenges: ids of evidence and of decisions that it speaks against.
         conditions: of decisions that name one of them.

@@ -248,9 +248,8 @@ def verify(
 
 def _verified(ledger: Ledger, chain: str, head: Head | None, key: bytes | None) -> dict[str, Any]:
     verdict = verify_chain(ledger, chain, key, head=head)
-    readable = verdict.outcome is not ChainOutcome.UNKNOWN_FORMAT
-    count, wrong = _recomputed(ledger, chain, key) if readable else (0, [])
-    state = Folds(ledger, key).get(chain) if readable else None
+    state = Folds(ledger, key).get(chain) if verdict.outcome is not ChainOutcome.UNKNOWN_FORMAT else None
+    count, wrong = _recomputed(ledger, chain, key) if state is not None else (0, [])
     good = verdict.outcome in (ChainOutcome.INTACT_UNANCHORED, ChainOutcome.CONSISTENT_WITH_ANCHOR)
     return {
         "session": chain,
@@ -390,8 +389,7 @@ def parse_head(text: str | None) -> Head | None:
     """
     if text is None:
         return None
-    found = _HEAD.fullmatch(text.strip())
-    if found is None:
+    if (found := _HEAD.fullmatch(text.strip())) is None:
         raise InvalidInputError("head", _EXPECTED, text)
     return Head(int(found[1]), found[2])
 

@@ -20,7 +20,12 @@ _PAUSE = 0.002  # seconds; whoever only asks whether a lock is held, holds it fo
 
 @frozen
 class LockFile:
-    """A lock that is held: the file's name, and the descriptor that holds it."""
+    """A lock that is held.
+
+    Attributes:
+        path: the file's name.
+        descriptor: what holds the lock, until it is closed.
+    """
 
     path: Path
     descriptor: int

@@ -82,6 +82,7 @@ class State(Acts):
     children: list[str] = field(factory=list)
     """Children and forks that were started from here."""
     decisions: Graph = field(factory=Graph)
+    """What was concluded, and what needs another look."""
     results: dict[str, ChildRecord] = field(factory=dict)
     """By child, what was kept of its last result."""
     ended: bool = False

@@ -169,6 +169,8 @@ def made() -> Iterator[CapstateError]:
         errors.InvalidInputError: ("place", "this", {"that": 1}),
         errors.MalformedError: ("place", "this", "that"),
         errors.PoolConflictError: ("root", 1, 2),
+        errors.EvidenceError: ("ev:1", "gone"),
+        errors.EvidenceTamperedError: ("ev:1", "other bytes"),
     }
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, CapstateError):
