@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BFCL := bfcl-eval==2026.3.23
 EXTRAS := otel,postgres,report,sign
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -15,7 +16,7 @@ CORE := $(CORE),capstate/receipts.py,capstate/archive.py,capstate/epochs.py
 PYTEST ?=
 SEED ?= 0
 
-.PHONY: matrix test check bench soak lint types imports coverage scenarios wheel mutation mutation-sample format clean help
+.PHONY: matrix test check bench bfcl soak lint types imports coverage scenarios wheel mutation mutation-sample format clean help
 .DELETE_ON_ERROR:
 
 help: ## Say what there is
@@ -73,6 +74,9 @@ soak: $(VENV)/.dev ## Hours: many more worlds, then every mutant
 	$(BIN)/python -m pytest --soak --timeout=0 $(PYTEST)
 	$(BIN)/python -m tests.mutation
 
+bfcl: $(VENV)/.dev ## BFCL's cases with a late function, an event before every turn
+	$(BIN)/python experiments/bfcl/replay.py | tee experiments/bfcl/results.json
+
 format: $(VENV)/.dev ## Let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -101,6 +105,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/pip
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
 	$(PIP) --editable '.[$(EXTRAS)]' --group dev
+	$(PIP) --no-deps '$(BFCL)' # its data files are read; none of its code is run, so nothing that it needs is there
 	@touch $@ $(VENV)/.run
 
 # Dependencies come with the wheel's own list; the wheel itself is put in anew on each run.
