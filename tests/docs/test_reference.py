@@ -277,6 +277,32 @@ def test_every_room_is_listed() -> None:
             assert (ROOT / name).exists(), name
 
 
+def test_every_module_of_the_runtime_has_a_line() -> None:
+    """Each stands once in its table, before every module that imports it."""
+    folder = Path(capstate.__file__).parent / "runtime"
+    told = list(table(CONTRIBUTING, "runtime module"))
+    late = {
+        f"{name} before {other}"
+        for n, name in enumerate(told)
+        for other in re.findall(
+            r"^from capstate\.runtime\.(\w+) import", (folder / name).read_text("utf-8"), re.MULTILINE
+        )
+        if f"{other}.py" in told[n:]
+    }
+
+    assert sorted(told) == sorted(path.name for path in folder.glob("*.py") if path.stem != "__init__")
+    assert late == set()
+
+
+def test_reasons_stand_in_the_order_of_the_specification() -> None:
+    """The table of the guard names every reason, each first at the place that it has in the code."""
+    rows = table(ROOT / "docs" / "spec" / "guard.md", "")
+    told = [name for cells in rows.values() for name in re.findall(r"\w+", cells[0])]
+    known = [reason.value for reason in Reason]
+
+    assert list(dict.fromkeys(told)) == known
+
+
 # -- all pages
 
 

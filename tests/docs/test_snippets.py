@@ -44,6 +44,18 @@ def test_every_example_of_a_document_does_what_it_says(
         run(block, tmp_path, namespace)
 
 
+@pytest.mark.parametrize(
+    "document", sorted((ROOT / "docs" / "tutorial").glob("*.md")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_a_tutorial_can_be_done_again(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same folder, from its start: what a first try left behind is in nobody's way."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(3):
+        namespace: dict[str, object] = {"__name__": "__main__"}
+        for block in blocks(document):
+            run(block, tmp_path, namespace)
+
+
 @pytest.mark.parametrize("block", [b for b in ALL if b.word == "not run"], ids=where)
 def test_a_block_that_is_not_run_says_why(block: Block) -> None:
     """Each is listed as skipped, with its place and its reason."""
