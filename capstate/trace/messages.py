@@ -143,15 +143,12 @@ class Message:
         covered: of an opaque item, those messages in readable form, where the host still has them. Of a summary, the
             calls that it covers and whose outcome is unknown, and their results: they are not sent.
         rows: of a summary, what is kept of each call that it covers.
-
-    Raises:
-        InvalidInputError: no such role or outcome, a call that is none, or calls of another than an assistant.
         refers: of an opaque item, wire names or qualified ids of the tools that it names.
         native: what the message was read from, for its own API.
         api: the API that ``native`` belongs to.
 
     Raises:
-        InvalidInputError: a field is of another kind.
+        InvalidInputError: a field is of another kind, no such role or outcome, or calls of another than an assistant.
     """
 
     id: str
