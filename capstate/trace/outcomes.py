@@ -72,6 +72,20 @@ def _details(value: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tu
     return tuple(sorted(dict(value).items()))
 
 
+def _outcome(value: Outcome | str | None) -> Outcome | None:
+    try:
+        return Outcome(value) if value is not None else None
+    except ValueError:
+        raise InvalidInputError("row.outcome", f"one of {', '.join(Outcome)}, or None", value) from None
+
+
+def _risk(value: Risk | str) -> Risk:
+    try:
+        return Risk(value)
+    except ValueError:
+        raise InvalidInputError("row.risk", f"one of {', '.join(Risk)}", value) from None
+
+
 @frozen
 class Row:
     """What is kept of one call that a summary stands for.
@@ -90,14 +104,14 @@ class Row:
         details: fixed fields, by :data:`FIELDS`.
 
     Raises:
-        InvalidInputError: a fixed field that the class does not have, or that is no text.
+        InvalidInputError: a field is of another kind, or a fixed field that the class does not have.
     """
 
     call: str
     occurrence: int
     tool: str
-    outcome: Outcome | None
-    risk: Risk
+    outcome: Outcome | None = field(converter=_outcome)
+    risk: Risk = field(converter=_risk)
     operation: str | None = None
     evidence: str | None = None
     message: str = ""
@@ -106,6 +120,14 @@ class Row:
     details: tuple[tuple[str, str], ...] = field(default=(), converter=_details)
 
     def __attrs_post_init__(self) -> None:
+        for name in ("call", "tool", "message", "source"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(f"row.{name}", "text", getattr(self, name))
+        for name in ("operation", "evidence", "arguments"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidInputError(f"row.{name}", "text, or None", getattr(self, name))
+        if type(self.occurrence) is not int or self.occurrence < 0:
+            raise InvalidInputError("row.occurrence", "a whole number from 0", self.occurrence)
         allowed = FIELDS[self.risk] | (frozenset() if self.succeeded else UNFINISHED_FIELDS)
         for name, value in self.details:
             if name not in allowed:

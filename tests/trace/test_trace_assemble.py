@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from capstate.errors import InvalidInputError, MalformedError
 from capstate.trace import Assembler, Call, Facts, Held, Message, Role, compact, extract
 
-VALUES = st.recursive(st.none() | st.booleans() | st.integers(-99, 99) | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v))  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(),
+    lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+)
 
 
 @given(st.dictionaries(st.text(), VALUES), st.lists(st.integers(0, 60)))
@@ -98,13 +101,14 @@ def test_nothing_is_taken_of_a_part_that_is_no_text() -> None:
     stream = Assembler()
     for wrong in ({"name": 3}, {"arguments": b"{}"}):
         with pytest.raises(InvalidInputError, match="expected text"):
-            stream.feed("a1", "c1", **wrong)  # type: ignore[arg-type]
+            stream.feed("a1", "c1", **wrong)
     assert stream.open == frozenset()
     with pytest.raises(InvalidInputError, match="a message that was fed"):
         stream.calls("a1")
-    for count in (-1, True, "1"):
+    counts: list[Any] = [-1, True, "1"]
+    for count in counts:
         with pytest.raises(InvalidInputError, match="a whole number from 0"):
-            Assembler({"c1": count})  # type: ignore[dict-item]
+            Assembler({"c1": count})
 
 
 def test_a_unit_that_streams_is_left_alone_until_it_ended() -> None:

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from capstate.errors import InvalidInputError
-from capstate.trace import Call, Message, Outcome, Repair, RepairRow, Role, repair
+from capstate.trace import Message, Outcome, Repair, RepairRow, Role, repair
 from tests.trace.test_trace_check import trace
 
 

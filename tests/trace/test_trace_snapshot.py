@@ -58,7 +58,7 @@ MADE = compact(HISTORY, facts=FACTS, summarise=extract, keep_last=2, id="sum")
 GOOD = Candidate.of(
     MADE,
     version=7,
-    cites=[Cite(Refers.EVIDENCE, "E1", "d1"), Cite("decision", "D1")],  # type: ignore[arg-type]
+    cites=[Cite(Refers.EVIDENCE, "E1", "d1"), Cite("decision", "D1")],
     decisions={"D1": "active", "D2": "under_review"},
 )
 
