@@ -5,6 +5,7 @@ from capstate.trace.check import Accepts, Fault, FaultKind, check, check_accepte
 from capstate.trace.compact import Compaction, Strategy, characters, compact
 from capstate.trace.cut import first_kept
 from capstate.trace.eligible import Facts, Held, Kept
+from capstate.trace.form import from_json, to_json
 from capstate.trace.messages import Call, Key, Message, OutcomeName, Role
 from capstate.trace.outcomes import Outcome, Risk, Row
 from capstate.trace.repair import Repair, Repaired, RepairRow, repair
@@ -49,7 +50,9 @@ __all__ = [
     "compact",
     "extract",
     "first_kept",
+    "from_json",
     "repair",
+    "to_json",
     "trigger",
     "violations",
 ]

@@ -26,6 +26,7 @@ Not here: checking a finished candidate (:mod:`capstate.trace.snapshot`), when t
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -43,6 +44,9 @@ from capstate.trace.outcomes import Outcome, Row
 from capstate.trace.summaries import ROWS, Slots, Summarise, summary_text, written_text
 
 Count = Callable[[Message], int]
+
+TRIES = 16
+"""How often a summariser is asked under a budget; the last time all that may go goes."""
 
 
 class Strategy(StrEnum):
@@ -281,20 +285,22 @@ def _within(budget: int, work: _Work, sizes: list[int], count: Count) -> Compact
     for may, size in zip(history.may_go, sizes, strict=True):
         freed.append(freed[-1] + (size if may else 0))
     borders = [n for n, border in enumerate(history.borders) if border]
-    need, made, size = total - budget, work.unchanged(len(sizes), total - budget), total
-    while borders:
-        at = next((n for n in borders if freed[n] >= need), borders[-1])
-        borders = [n for n in borders if n > at]
+    need, now, left, at = total - budget, total, TRIES, -1
+    found = unchanged = work.unchanged(len(sizes), total - budget)
+    while at < len(sizes):
+        left -= 1
+        n = bisect_left(borders, need, key=freed.__getitem__) if left else len(borders)
+        at = borders[min(n, len(borders) - 1)]
         found = work.at(at)
-        if found.summary is None:
+        if found.summary is None:  # a summary alone would go, and it stays
+            now, need = total, freed[at] + 1
             continue
         now = total - freed[at] + _counted(count, found.summary)
-        if now < size:
-            made, size = evolve(found, over=max(0, now - budget)), now
-        if now <= budget:
-            return made
         need = freed[at] + now - budget
-    return made
+        if now <= budget:
+            return found
+    # Nothing fits. All that may go has gone, so that another compaction finds nothing more to do.
+    return evolve(found, over=now - budget) if now < total else unchanged
 
 
 def _counted(count: Count, message: Message) -> int:

@@ -82,14 +82,14 @@ def _outcome(value: Outcome | str | None) -> Outcome | None:
     try:
         return Outcome(value) if value is not None else None
     except ValueError:
-        raise InvalidInputError("row outcome", f"one of {', '.join(Outcome)}, or None", value) from None
+        raise InvalidInputError("row.outcome", f"one of {', '.join(Outcome)}, or None", value) from None
 
 
 def _risk(value: Risk | str) -> Risk:
     try:
         return Risk(value)
     except ValueError:
-        raise InvalidInputError("row risk", f"one of {', '.join(Risk)}", value) from None
+        raise InvalidInputError("row.risk", f"one of {', '.join(Risk)}", value) from None
 
 
 @frozen
@@ -126,12 +126,14 @@ class Row:
     details: tuple[tuple[str, str], ...] = field(default=(), converter=_details)
 
     def __attrs_post_init__(self) -> None:
-        for name in ("call", "tool", "message", "source", "operation", "evidence", "arguments"):
-            value: object = getattr(self, name)
-            if not isinstance(value, str) and (value is not None or name in ("call", "tool", "message", "source")):
-                raise InvalidInputError(f"row {name}", "text", value)
+        for name in ("call", "tool", "message", "source"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(f"row.{name}", "text", getattr(self, name))
+        for name in ("operation", "evidence", "arguments"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidInputError(f"row.{name}", "text, or None", getattr(self, name))
         if type(self.occurrence) is not int or not 0 <= self.occurrence < 2**53:
-            raise InvalidInputError(f"row of call {self.call!r} occurrence", "a whole number from 0", self.occurrence)
+            raise InvalidInputError("row.occurrence", "a whole number from 0", self.occurrence)
         allowed = FIELDS[self.risk] | (frozenset() if self.succeeded else UNFINISHED_FIELDS)
         for name, value in self.details:
             if name not in allowed:
