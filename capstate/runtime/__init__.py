@@ -4,8 +4,8 @@ Nothing here is a second agent runtime: no scheduler, no HTTP, no prompt. The ho
 boundary and puts each call through ``guard``. In the order in which they build on each other:
 
 ``facts``, ``acts``, ``state`` (what entries say) · ``sources`` (what the host says) · ``live`` (both, read now) ·
-``pool``, ``verdict``, ``guard`` (one call) · ``wire`` (one body) · ``owned``, ``wishes``, ``gated``,
-``recovering``, ``returning``, ``deciding``, ``given``, ``session`` · ``opening``.
+``pool``, ``verdict``, ``guard`` (one call) · ``wire`` (one body) · ``owned``, ``deciding``, ``wishes``,
+``gated``, ``recovering``, ``returning``, ``given``, ``session`` · ``opening``.
 """
 
 from __future__ import annotations
