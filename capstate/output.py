@@ -33,8 +33,6 @@ class Noted:
         self.failed: str | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
-        if name == "buffer":  # a way around this
-            raise AttributeError(name)
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 import capstate
 from capstate import Group, Runtime, Tool, allow, ask, deny
 from capstate.cli import FAULT, FINDING, GOOD, INTERRUPTED, OUTPUT, UNAVAILABLE, USAGE
 from capstate.options import STATUSES
+from capstate.terminal.page import ENDLESS, console, say, show
 from tests.audit.recordings import ROOT as RECORDINGS
 from tests.docs.pages import REFERENCE, table
 
@@ -109,12 +112,30 @@ def test_columns_that_are_no_number_are_none(ledger: Path, columns: str) -> None
 
 @pytest.mark.slow
 def test_a_narrow_matrix_cuts_nothing() -> None:
-    """The scenario's title and every column stand in forty columns, divided and not cut."""
-    out = command("matrix", "--scenario", "7c", "--provider", "chat", COLUMNS="40").stdout
+    """The scenario's title and every column stand in few columns, divided and not cut."""
+    narrow, wider = (
+        command("matrix", "--scenario", "7c", "--provider", "chat", COLUMNS=columns).stdout for columns in ("24", "40")
+    )
+    for out, columns in ((narrow, 24), (wider, 40)):
+        assert "…" not in out
+        assert max(map(len, out.splitlines())) <= columns
+    assert all(word in wider for word in ("plain", "any", "other", "B-blind", "B+C"))
 
-    assert "…" not in out
-    assert max(map(len, out.splitlines())) <= 40
-    assert all(word in out for word in ("plain", "any", "other", "B-blind", "B+C"))
+
+def test_lines_and_paragraphs_lose_no_letter() -> None:
+    """A line that must not wrap goes on beyond a narrow edge; a long word is whole in a pipe, divided in columns."""
+    long = "x" * 200
+    for width, lines in ((ENDLESS, [long]), (40, ["x" * 40] * 5)):
+        file = io.StringIO()
+        out = console(file)
+        out.width = width
+        say(out, long)
+        assert file.getvalue().splitlines() == lines
+    file = io.StringIO()
+    out = console(file)
+    out.width = 40
+    show(out, Text(long))
+    assert file.getvalue() == f"{long}\n"
 
 
 # ---- an output that takes nothing
@@ -201,10 +222,11 @@ def test_the_rule_that_decided_is_shown_as_a_rule(ledger: Path) -> None:
 
 def test_the_rule_of_a_parent_is_shown_as_the_parents(ledger: Path) -> None:
     """What a child lacks because its parent does."""
-    found, out = explained(ledger, "s/child", "git/push")
+    found, out = explained(ledger, "s/child", f"git/{LONG}")
 
-    assert found["decided_by"].startswith(("config#", "parent: config#"))
-    assert "config: deny git/push" in out
+    assert found["decided_by"].startswith("parent: granted#")
+    assert f"by parent: granted: deny git/{LONG}, given by alice" in out
+    assert "config: deny git/push" in explained(ledger, "s/child", "git/push")[1]
     assert "#" not in out
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import capstate
 from capstate import errors
+from capstate.agents.lines import DamageKind
 from capstate.audit import audit_paths
 from capstate.chains import Outcome as ChainOutcome
 from capstate.cli import capstate as command
@@ -125,6 +126,11 @@ def test_grades_and_chain_outcomes_are_those_of_the_code() -> None:
     """Each has a row, grades best first."""
     assert list(table(AUDIT, "grade")) == [grade.value for grade in Grade]
     assert set(table(AUDIT, "outcome")) == {outcome.value for outcome in ChainOutcome}
+
+
+def test_every_kind_of_damage_is_described() -> None:
+    """In the order of the code."""
+    assert list(table(AUDIT, "damage")) == [kind.value for kind in DamageKind]
 
 
 def test_every_command_and_option_is_described() -> None:
