@@ -1,8 +1,8 @@
 """One turn of an agent, and the compaction behind it, as a process that dies where it is told to.
 
 ``python -m tests.faults.turn LEDGER WORLD-PORT TOOL DIE-AT [POLICY...]``: opens the session, projects, creates a pull
-request through the guard, records it, compacts, closes. Before and after every write of the ledger and every act of
-the world there is a *gate*; at gate number DIE-AT the process kills itself. A session that was begun before is
+request through the guard, records it, compacts, closes. Behind every write of the ledger, and before and behind the act
+in the world, there is a *gate*; at gate number DIE-AT the process kills itself. A session that was begun before is
 recovered first. The last line of the output says what came of it.
 """
 
@@ -39,7 +39,7 @@ class Gates:
 
 
 class Gated:
-    """A ledger with a gate before and after each write."""
+    """A ledger with a gate behind each write."""
 
     def __init__(self, inner: SQLiteLedger, gates: Gates) -> None:
         self.inner, self.gates = inner, gates
@@ -50,9 +50,8 @@ class Gated:
             return method
 
         def between(*given: Any, **more: Any) -> Any:
-            self.gates.gate()
             result = method(*given, **more)
-            self.gates.gate()
+            self.gates.gate()  # who dies before the next write has died here: nothing is durable in between
             return result
 
         return between
