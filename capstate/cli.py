@@ -19,6 +19,7 @@ import click
 
 from capstate.errors import CapstateError, InvalidInputError, LedgerError
 from capstate.options import PATH, Verbs, escaped, example, json_option, key_option, print_version, progress
+from capstate.trace_commands import trace
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
 FAULT = 70
@@ -321,6 +322,9 @@ def effects(ledger: Path, session: str | None, key_file: Path | None, *, as_json
 
         show_unsettled(console(), rows)
     return FINDING if rows else GOOD
+
+
+capstate.add_command(trace)
 
 
 # ---- saying it
