@@ -30,6 +30,7 @@ from capstate.options import (
     progress,
 )
 from capstate.output import Noted, complain, print_json, standard_output, write_lines
+from capstate.trace_commands import trace
 
 GOOD, FINDING, USAGE, UNAVAILABLE = range(4)
 FAULT, OUTPUT, INTERRUPTED = 70, 74, 130
@@ -338,6 +339,9 @@ def effects(ledger: Path, session: str | None, key_file: Path | None, *, as_json
 
         show_unsettled(console(), rows)
     return FINDING if rows else GOOD
+
+
+capstate.add_command(trace)
 
 
 # ---- running one

@@ -91,9 +91,12 @@ class Compaction:
 
 
 def characters(message: Message) -> int:
-    """Return how many characters of text, tool names and arguments a message has."""
-    calls = (len(c.tool) + len(json.dumps(_arguments(c), ensure_ascii=False, default=repr)) for c in message.calls)
-    return len(message.text) + sum(calls)
+    """Return how many characters of text, tool names and arguments a message has.
+
+    Raises:
+        InvalidInputError: arguments nest too deeply to be written.
+    """
+    return len(message.text) + sum(len(call.tool) + _length(call) for call in message.calls)
 
 
 def compact(
@@ -355,9 +358,23 @@ def _bare(message: Message, text: str = "", evidence: str | None = None) -> Mess
     )
 
 
+def _length(call: Call) -> int:
+    try:
+        return len(json.dumps(_arguments(call), ensure_ascii=False, default=repr))
+    except RecursionError:
+        raise _too_deep(call) from None
+
+
 def _arguments(call: Call) -> dict[str, Any]:
     """Return a copy of a call's arguments that nobody else holds."""
-    return {name: _copy(value) for name, value in call.arguments.items()}
+    try:
+        return {name: _copy(value) for name, value in call.arguments.items()}
+    except RecursionError:
+        raise _too_deep(call) from None
+
+
+def _too_deep(call: Call) -> InvalidInputError:
+    return InvalidInputError(f"call {call.id!r} arguments", "values of fewer levels", "too many to walk through")
 
 
 def _copy(value: object) -> object:
