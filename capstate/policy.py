@@ -145,7 +145,7 @@ def read_policy(path: Path | str) -> Policy:
     except UnicodeDecodeError as error:
         raise InvalidInputError(str(path), "UTF-8", str(error)) from error
     except (OSError, ValueError) as error:
-        got = "a folder" if path.is_dir() else getattr(error, "strerror", None) or str(error)
+        got = "a folder" if isinstance(error, IsADirectoryError) else getattr(error, "strerror", None) or str(error)
         raise InvalidInputError(str(path), "a policy file that can be read", got) from error
     return parse(text, place=str(path))
 

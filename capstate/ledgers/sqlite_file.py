@@ -56,7 +56,7 @@ def unavailable(path: Path, error: sqlite3.Error | OSError) -> LedgerUnavailable
     """Return our error for one that SQLite or the system raised; malformed only if the file is no database at all."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return MalformedError(str(path), "a capstate ledger", "no SQLite database")
-    if os.path.isdir(path):  # noqa: PTH112 - it says no, where a Path raises: for a name that is too long
+    if os.path.isdir(path):  # noqa: PTH112 - pathlib raises for long names
         return LedgerUnavailableError(f"{path}: expected the path of a ledger file, got a folder")
     return LedgerUnavailableError(f"{path}: {getattr(error, 'strerror', None) or error}")
 
