@@ -7,11 +7,12 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import capstate
@@ -94,10 +95,17 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- help and version
 
 
-@pytest.mark.parametrize("verb", list(verbs.commands))
+def each_verb() -> Iterator[str]:
+    """Every command that does something, those of a group behind its name."""
+    for name, verb in verbs.commands.items():
+        inner = verb.commands if isinstance(verb, click.Group) else {}
+        yield from (f"{name} {one}" for one in inner) if inner else [name]
+
+
+@pytest.mark.parametrize("verb", list(each_verb()))
 def test_each_verb_helps_with_an_example(verb: str) -> None:
     """``--help`` says what the verb does, every option, and one line to try."""
-    done = command(verb, "--help")
+    done = command(*verb.split(), "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Example:\n    capstate {verb}" in done.stdout
