@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import capstate
@@ -92,10 +93,18 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- help and version
 
 
-@pytest.mark.parametrize("verb", list(verbs.commands))
+def each_verb(group: click.Group = verbs, before: str = "") -> list[str]:
+    """Every verb, and those below it."""
+    found = []
+    for name, one in group.commands.items():
+        found += each_verb(one, f"{name} ") if isinstance(one, click.Group) else [f"{before}{name}"]
+    return found
+
+
+@pytest.mark.parametrize("verb", each_verb())
 def test_each_verb_helps_with_an_example(verb: str) -> None:
     """``--help`` says what the verb does, every option, and one line to try."""
-    done = command(verb, "--help")
+    done = command(*verb.split(), "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Example:\n    capstate {verb}" in done.stdout
