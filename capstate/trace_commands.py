@@ -28,7 +28,7 @@ def _format_option(function: Any) -> Any:  # noqa: ANN401 - any function, as cli
     return click.option("--format", "form", type=click.Choice(_FORMS), default="auto", help=told)(function)
 
 
-@click.group(cls=Verbs, epilog=example("capstate trace check session.jsonl"))
+@click.group(cls=Verbs, epilog=example("capstate trace check request.json"))
 def trace() -> None:
     """Look at the history in a file: calls and their results.
 

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,15 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- help and version
 
 
-def each_verb() -> Iterator[str]:
-    """Every command that does something, those of a group behind its name."""
-    for name, verb in verbs.commands.items():
-        inner = verb.commands if isinstance(verb, click.Group) else {}
-        yield from (f"{name} {one}" for one in inner) if inner else [name]
+def each_verb(group: click.Group = verbs, before: str = "") -> list[str]:
+    """Every verb, and those below it."""
+    found = []
+    for name, one in group.commands.items():
+        found += each_verb(one, f"{name} ") if isinstance(one, click.Group) else [f"{before}{name}"]
+    return found
 
 
-@pytest.mark.parametrize("verb", list(each_verb()))
+@pytest.mark.parametrize("verb", each_verb())
 def test_each_verb_helps_with_an_example(verb: str) -> None:
     """``--help`` says what the verb does, every option, and one line to try."""
     done = command(*verb.split(), "--help")

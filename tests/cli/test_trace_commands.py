@@ -127,6 +127,18 @@ def test_a_legal_history_is_good(told: Any, file: Any) -> None:
     assert (status, json.loads(out)["messages"]) == (0, 0)
 
 
+def test_messages_without_ids_get_those_of_their_places(told: Any, file: Any) -> None:
+    """Else they could not be named as sources; an id that is taken is left to whom it belongs."""
+    plain = [{"id": "", "role": "user", "text": "x" * 900} for _ in range(3)]
+    plain[2]["id"] = "messages[0]"
+    made = json.loads(told("compact", file(plain), "--budget", 1200, "--json")[1])
+    assert made["compaction"]["sources"] == ["messages[0].1", "messages[1]"]
+    results = [{"type": "tool_result", "tool_use_id": c, "content": "x" * 900} for c in ("c1", "c2")]
+    asked = [*ANTHROPIC[:2], {"role": "user", "content": results}, {"role": "user", "content": "go on"}]
+    made = json.loads(told("compact", file(anthropic(*asked)), "--budget", 900, "--json")[1])
+    assert made["compaction"]["sources"] == ["messages[0]", "messages[1]", "messages[2]", "messages[2].1"]
+
+
 @pytest.mark.parametrize("text", ["just words", [{"type": "input_text", "text": "words"}]], ids=["text", "blocks"])
 def test_an_input_of_text_alone_is_one_message(text: Any, told: Any, file: Any) -> None:
     """Responses takes text for a list."""

@@ -228,8 +228,9 @@ def test_every_public_name_is_used_in_an_example() -> None:
 REQUIREMENTS = REFERENCE / "requirements.md"
 ASKED = {
     "EP": range(1, 13), "AU": range(1, 16), "RC": range(1, 7), "CA": range(1, 10), "ST": range(1, 9),
-    "PA": range(8, 12), "CP": range(12, 16), "EV": range(1, 10), "FX": range(1, 12), "DG": range(1, 7),
-    "CH": range(1, 8), "LP": range(1, 7), "XP": range(9, 19), "MS": range(7, 15), "FM": range(4, 16),
+    "PA": range(8, 12), "TT": range(1, 12), "CP": range(1, 20), "EV": range(1, 10), "FX": range(1, 12),
+    "DG": range(1, 7), "CH": range(1, 8), "LP": range(1, 7), "XP": [*range(1, 7), *range(9, 19)],
+    "MS": range(7, 15), "FM": range(1, 16),
     "NG": range(1, 12),
 }  # fmt: skip
 

@@ -498,6 +498,24 @@ def test_arguments_that_are_no_json_do_not_hold_a_unit_for_ever() -> None:
     assert compact(history, facts=facts(), summarise=lambda _: "x", keep_last=0).rows[0].arguments is None
 
 
+@pytest.mark.parametrize("levels", [2_000, 100_000])
+def test_arguments_that_are_too_deep_are_one_error(levels: int) -> None:
+    """Where they would be counted, and where a summariser would get a copy; nothing has changed."""
+    deep: dict[str, Any] = {}
+    for _ in range(levels):
+        deep = {"a": deep}
+    history = [
+        Message("a1", Role.ASSISTANT, calls=(Call("c1", "git/log", deep),)),
+        Message("t1", Role.TOOL, result_for="c1"),
+    ]
+    wishes: list[dict[str, int]] = [{"budget": 1}, {"keep_last": 0}]
+    for wish in wishes:
+        with pytest.raises(InvalidInputError, match="call 'c1' arguments: expected values of fewer levels"):
+            compact(history, facts=facts(), summarise=lambda _: "x", **wish)  # type: ignore[arg-type]
+    while deep:  # taken apart by hand, else its end is as deep as it was
+        deep = deep.pop("a")
+
+
 def test_the_summary_s_text_names_the_last_reads_and_counts_the_others() -> None:
     """All rows are kept beside the text; the text of many reads stays short."""
     made = compact(long_history(40), facts=READS, summarise=lambda _: "Looked.", keep_last=0)
