@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capstate.trace import Message, check
+from capstate.trace import Message, Policy, check
 from tests.docs.snippets import blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "turn-loop.md"
@@ -16,7 +16,7 @@ ORDER = [
     "load", "select", "retrieve", "assemble", "propose", "authorise", "execute", "store", "extract", "commit", "append",
     "compact",
 ]  # fmt: skip
-TURNS = 12
+TURNS = 6
 
 
 class DeathError(Exception):
@@ -28,8 +28,9 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the page defines, in an empty folder; its last lines, which play it, are left out."""
     monkeypatch.chdir(tmp_path)
     code = "\n".join(block.text for block in blocks(PAGE) if block.lang == "python")
-    namespace: dict[str, Any] = {"__name__": "turn_loop"}
+    namespace: dict[str, Any] = {"__name__": "turn_loop"}  # and it compacts in the last of the turns played here
     exec(compile(code.partition("\nworld = World()")[0], str(PAGE), "exec"), namespace)  # noqa: S102 - our own page
+    namespace["POLICY"] = Policy(high=2_400, low=2_300, batch=4)
     return namespace
 
 
@@ -48,6 +49,7 @@ def test_a_death_at_any_step_of_any_turn_changes_nothing(page: dict[str, Any], t
     whole: list[str] = []
     world = page["World"]()
     transcript, decisions = page["play"](world, TURNS, whole.append)
+    assert [m.role for m in transcript.messages].count("summary") == 1
     expected = [(m.id, m.role, m.outcome) for m in transcript.messages], decisions.decisions, len(world.done)
     for n in range(len(whole)):
         folder = tmp_path / f"died at {n}"
