@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from capstate.errors import MalformedError
+from capstate.errors import InvalidInputError, MalformedError
 from capstate.trace import Message
 
 
@@ -47,6 +47,24 @@ def name(value: object, place: str) -> str:
     if not isinstance(value, str) or not value:
         raise MalformedError(place, "a non-empty string", kind(value))
     return value
+
+
+def yes_or_no(value: object, place: str) -> None:
+    """Refuse what is neither True nor False, however true it is.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if type(value) is not bool:
+        raise InvalidInputError(place, "True or False", value)
+
+
+_ROLES = {"tool": "OpenAI Chat", "function": "OpenAI Chat", "developer": "OpenAI"}
+
+
+def strange(role: str) -> str:
+    """Return what to call a role that an API does not have: whose it is, if that is known, and never its text."""
+    return f"a role of {_ROLES[role]} ({role})" if role in _ROLES else "another role"
 
 
 def blocks(content: object, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

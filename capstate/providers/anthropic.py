@@ -27,7 +27,7 @@ from capstate.projection import Issuer, Profile
 from capstate.providers import _outgoing as out
 from capstate.providers._anthropic_wire import APIS, marks, on_wire, recognise
 from capstate.providers._anthropic_write import Signed, Writer, points
-from capstate.providers._shape import blocks, listing, mapping, prose, text
+from capstate.providers._shape import blocks, listing, mapping, prose, strange, text, yes_or_no
 from capstate.providers._usage import counted
 from capstate.trace import Call, Message, Outcome, Role
 from capstate.usage import Usage
@@ -51,7 +51,11 @@ def profile(model: str, *, account: str = "", provider: str = "anthropic", defer
         provider: who answers, if it is a compatible host.
         defers: the model takes ``defer_loading`` and ``tool_reference`` (Sonnet, Opus and Haiku from 4.5 on, and later
             families).
+
+    Raises:
+        InvalidInputError: ``defers`` is neither True nor False.
     """
+    yes_or_no(defers, "defers")
     return Profile(
         issuer=Issuer(provider, API, model, account),
         adapter=sys.modules[__name__],
@@ -144,7 +148,7 @@ def _read(native: Mapping[str, Any], place: str, times: dict[str, int], named: d
             kept = native if not results else {"role": "user", "content": rest}
             yield Message("", Role.USER, prose(kept.get("content"), f"{place}.content"), native=kept, api=API)
     else:
-        raise MalformedError(f"{place}.role", "user, assistant or system", "another role")
+        raise MalformedError(f"{place}.role", "user, assistant or system", strange(role))
 
 
 def _assistant(

@@ -25,7 +25,7 @@ from capstate.providers._openai_wire import chat as on_wire
 from capstate.providers._openai_wire import chat_marks as marks
 from capstate.providers._openai_wire import chat_recognise as recognise
 from capstate.providers._replay import Replay
-from capstate.providers._shape import listing, mapping, prose, text
+from capstate.providers._shape import listing, mapping, prose, strange, text, yes_or_no
 from capstate.providers._usage import of_total
 from capstate.trace import Call, Message, Role
 
@@ -52,7 +52,11 @@ def profile(model: str, *, account: str = "", provider: str = "openai", defers: 
         account: tells accounts apart where opaque items are bound to one.
         provider: who answers, if it is a compatible host.
         defers: the host takes system messages with ``tools``. OpenAI does not.
+
+    Raises:
+        InvalidInputError: ``defers`` is neither True nor False.
     """
+    yes_or_no(defers, "defers")
     return Profile(
         issuer=Issuer(provider, API, model, account),
         adapter=sys.modules[__name__],
@@ -96,7 +100,7 @@ def read(history: Sequence[Any]) -> list[Message]:
 def _read(native: Mapping[str, Any], here: str, times: dict[str, int], named: Mapping[str, str]) -> Message:
     role = _ROLES.get(text(native.get("role"), f"{here}.role"))
     if role is None:
-        raise MalformedError(f"{here}.role", "a role of this API", "another role")
+        raise MalformedError(f"{here}.role", "a role of this API", strange(text(native.get("role"), f"{here}.role")))
     said = prose(native.get("content"), f"{here}.content")
     if role is Role.TOOL:
         call = text(native.get("tool_call_id"), f"{here}.tool_call_id")

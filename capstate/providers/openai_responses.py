@@ -31,7 +31,7 @@ from capstate.providers._openai_wire import responses as on_wire
 from capstate.providers._openai_wire import responses_marks as marks
 from capstate.providers._openai_wire import responses_recognise as recognise
 from capstate.providers._replay import Replay
-from capstate.providers._shape import listing, mapping, prose, text
+from capstate.providers._shape import listing, mapping, prose, strange, text
 from capstate.providers._usage import of_total
 from capstate.trace import Call, Message, Role
 
@@ -158,7 +158,7 @@ def _other(form: str, item: Mapping[str, Any], here: str, named: Mapping[str, st
         roles = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.SYSTEM}
         role = roles.get(text(item.get("role"), f"{here}.role"))
         if role is None:
-            raise MalformedError(f"{here}.role", "user, assistant, system or developer", "another role")
+            raise MalformedError(f"{here}.role", "user, assistant, system or developer", strange(item["role"]))
         return Message("", role, prose(item.get("content"), f"{here}.content"), native=item, api=API)
     if form in _RESULTS:
         call = text(item.get("call_id"), f"{here}.call_id")

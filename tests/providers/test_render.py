@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from capstate.errors import InvalidInputError, MalformedError
 from capstate.projection import Mark, Profile, Projection
-from capstate.providers import for_api, openai_responses
+from capstate.providers import anthropic, for_api, openai_chat, openai_responses
 from capstate.trace import Call, Message, Outcome, Role
 from tests.providers.worlds import (
     DEFERRING,
@@ -532,6 +532,27 @@ def test_hostile_histories_are_rendered_or_refused(profile: Profile, history: li
     except (MalformedError, InvalidInputError):
         return
     assert seen.effective == {"load", "late"}
+
+
+def test_a_history_of_another_api_is_told_as_that() -> None:
+    """Whoever mixes up two APIs sees which one the message is of; an invented role is not repeated."""
+    for profile, role, told in (
+        (PROFILES["anthropic"], "tool", "a role of OpenAI Chat (tool)"),
+        (PROFILES["anthropic"], "developer", "a role of OpenAI (developer)"),
+        (PROFILES["responses-flat"], "function", "a role of OpenAI Chat (function)"),
+        (PROFILES["chat-flat"], "<secret>", "another role"),
+    ):
+        with pytest.raises(MalformedError) as error:
+            profile.adapter.read([{"role": role, "content": "x", "tool_call_id": "c"}])
+        assert error.value.got == told
+
+
+@pytest.mark.parametrize("made", [anthropic.profile, openai_chat.profile], ids=["anthropic", "chat"])
+@pytest.mark.parametrize("defers", ["yes", "", 1, None, "tool_reference"])
+def test_whether_it_defers_is_yes_or_no(made: Any, defers: Any) -> None:
+    """A word is not taken for yes."""
+    with pytest.raises(InvalidInputError, match=r"^defers: expected True or False"):
+        made("m", defers=defers)
 
 
 def test_profiles_refuse_words_they_do_not_know() -> None:
