@@ -8,12 +8,12 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks import core, guard, trace
+from benchmarks import core, guard, loading, trace
 
 if TYPE_CHECKING:
     from benchmarks.timing import Figure
 
-BENCHMARKS = {**core.BENCHMARKS, **guard.BENCHMARKS, **trace.BENCHMARKS}
+BENCHMARKS = {**core.BENCHMARKS, **guard.BENCHMARKS, **trace.BENCHMARKS, **loading.BENCHMARKS}
 
 
 def table(name: str, figures: list[Figure]) -> None:

@@ -6,9 +6,12 @@ does not report is None and stays so; it is not zero, and nothing is made up fro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from attrs import frozen
+
+from capstate.errors import InvalidInputError
 
 
 @frozen
@@ -99,3 +102,51 @@ def prefix(before: Reading | None, now: Reading) -> Prefix:
         (False, True): Prefix.HISTORY,
         (True, True): Prefix.CONFOUNDED,
     }[changed]
+
+
+@frozen
+class Simulated:
+    """What a cache of whole blocks would have had of a request. A simulation: no provider reported it (CA-08).
+
+    Attributes:
+        block: bytes of one block.
+        blocks: whole blocks of the request.
+        known: how many of them, from the first on, an earlier request had.
+    """
+
+    block: int
+    blocks: int
+    known: int
+
+    @property
+    def fraction(self) -> float | None:
+        """Known blocks among all; None for a request shorter than a block."""
+        return self.known / self.blocks if self.blocks else None
+
+
+def simulate(before: Iterable[bytes], now: bytes, block: int) -> Simulated:
+    """Return what a cache that had seen ``before`` would know of ``now``: whole blocks of an equal prefix.
+
+    Args:
+        before: earlier requests, each as its bytes in the order in which a model reads them: tools, then messages.
+        now: the request.
+        block: bytes of one block.
+
+    Raises:
+        InvalidInputError: the block is no whole number from 1.
+    """
+    if type(block) is not int or block < 1:
+        raise InvalidInputError("block", "a whole number of bytes from 1", block)
+    return Simulated(block, len(now) // block, max((_common(one, now) // block for one in before), default=0))
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Return the length of the common prefix, found by halves: comparing bytes is faster than counting them."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
