@@ -78,6 +78,8 @@ class Profile:
         names: which wire names are legal.
         call_id_limit: longest call id; None for any.
         call_id_chars: a regular-expression character set; None for any.
+        compacts: the API can compact by itself, into an opaque item.
+        reports: which tokens it reports, as the fields of :class:`capstate.usage.Usage` are called.
     """
 
     issuer: Issuer
@@ -87,6 +89,8 @@ class Profile:
     names: NameRule = NameRule()
     call_id_limit: int | None = None
     call_id_chars: str | None = None
+    compacts: bool = False
+    reports: frozenset[str] = frozenset()
 
 
 @frozen

@@ -64,6 +64,8 @@ def profile(model: str, *, account: str = "", provider: str = "anthropic", defer
         names=NameRule(limit=64),
         call_id_limit=64,
         call_id_chars="A-Za-z0-9_-",
+        compacts=True,
+        reports=frozenset({"read", "write", "uncached", "output"}),
     )
 
 

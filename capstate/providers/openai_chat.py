@@ -63,6 +63,7 @@ def profile(model: str, *, account: str = "", provider: str = "openai", defers: 
         defers="system_tools" if defers else "",
         names=NameRule(limit=64),
         call_id_limit=64,
+        reports=frozenset({"read", "write", "uncached", "output"}),
     )
 
 

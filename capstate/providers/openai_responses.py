@@ -79,6 +79,8 @@ def profile(
         defers=defers,
         names=NameRule(limit=64),
         call_id_limit=64,
+        compacts=True,
+        reports=frozenset({"read", "write", "uncached", "output"}),
     )
 
 

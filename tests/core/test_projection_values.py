@@ -22,6 +22,7 @@ def test_a_profile_promises_nothing_unless_told() -> None:
     assert one == same
     assert (one.defers, one.needs_immediate, one.names) == ("", False, NameRule(limit=64, chars="A-Za-z0-9_-"))
     assert (one.call_id_limit, one.call_id_chars) == (None, None)
+    assert (one.compacts, one.reports) == (False, frozenset())
 
 
 def test_all_that_a_body_could_make_callable_is_effective() -> None:

@@ -120,3 +120,22 @@ def test_an_act_that_nobody_can_tell_of_stops_the_loop(page: dict[str, Any]) -> 
     with pytest.raises(page["Step"], match="a person must look"):
         page["play"](world, TURNS)
     assert len(world.done) == 1
+
+
+def test_what_is_mandatory_is_the_same_after_the_process_is_gone(page: dict[str, Any]) -> None:
+    """After every turn, compacted or not: built again from what is on the disk alone (ST-03, ST-04)."""
+    world = page["World"]()
+    seen: list[Any] = []
+    for turns in range(1, TURNS + 1):
+        page["play"](world, turns)
+        seen.clear()
+        for _ in range(2):
+            with page["runtime"]() as opened, opened.session("s-1") as session:
+                transcript = page["Transcript"]()
+                seen.append(
+                    (page["mandatory"](session, transcript), transcript.messages, sorted(session.surface.callable))
+                )
+        assert seen[0] == seen[1]
+        assert [message.id for message in seen[0][0]] == ["u1", "state"]
+    assert seen[0][1][1].role == "summary"  # and nothing of what it stands for is left anywhere in the transcript
+    assert not {message.id for message in seen[0][1]} & set(seen[0][1][1].covers)

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from capstate.capabilities import Tool
 from capstate.decisions import Decision, Graph, Observation, Standing
+from capstate.errors import InvalidInputError, MalformedError
 from capstate.evidence import Answer, DirectoryStore, Keeper
-from capstate.trace import Call, Message
+from capstate.providers import anthropic, openai_chat
+from capstate.trace import Call, Facts, Message, compact
+from capstate.usage import Comparison, Prefix, Reading, Usage, compare, prefix
 from tests.runtime.stage import Stage, call, run
 
 CANARY = b"patient 4711: positive"
@@ -79,3 +85,59 @@ def test_what_was_sensitive_is_not_kept_for_ever(tmp_path: Path) -> None:
     holding = [p.parent.name for p in tmp_path.rglob("*") if p.is_file() and CANARY in p.read_bytes()]
     assert holding == ["raw"]
     assert keeper.answer(kept.id, now=30) is Answer.EXPIRED
+
+
+def test_a_reference_of_another_provider_is_not_sent_along() -> None:
+    """FM-07: whoever sends the native messages on sends a reference that nobody there can read; it is refused here.
+
+    The library makes the request anew: the tool is in the list of the new provider.
+    """
+    stage = Stage()
+    session = stage.session(on="git/log")
+    session.load("git", at="t1", call="c1", by="model")
+    history = [
+        Message("u1", "user", "what changed?"),
+        Message("a1", "assistant", calls=[Call("c1", "find", {})]),
+        Message("t1", "tool", "found", result_for="c1", outcome="ok"),
+    ]
+    first = session.reproject("turn", provider=anthropic.profile("claude-x"), history=history).request
+    assert "tool_reference" in str(first["messages"])
+
+    naive = {"model": "gpt-x", "messages": first["messages"], "tools": []}
+    with pytest.raises(MalformedError, match="one of anthropic-messages"):
+        openai_chat.recognise(naive)
+    again = session.reproject("provider_switch", provider=openai_chat.profile("gpt-x"), history=history).request
+    openai_chat.recognise({"model": "gpt-x", **again})
+    assert openai_chat.on_wire(again).effective == {"git__log", "git__push", "git__sync"}
+
+
+def test_nothing_is_presumed_of_a_cache() -> None:
+    """FM-09: who takes every compaction for a cold start is wrong as soon as the provider says what it read."""
+    before = Reading(0, Usage(read=900, write=0, uncached=10), tools="T", head="H")
+    after = Reading(1, Usage(read=600, write=0, uncached=40), tools="T", head="S")
+
+    def naive(_: Reading, now: Reading) -> str:
+        return "cold" if now.span else "warm"
+
+    assert naive(before, after) == "cold"
+    assert after.usage.read == 600  # as reported
+
+    assert compare(before, after) is Comparison.NOT_COMPARABLE
+    assert prefix(before, after) is Prefix.HISTORY  # and not laid to the tools, which are the same
+
+
+def test_no_schema_goes_into_a_summary() -> None:
+    """FM-10: who writes the definitions into the summary to have them back sends them with every request."""
+    schema = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(40)}}
+    tool = Tool("stats", description="Shows figures.", schema=schema)
+    history = [Message(f"m{n}", "user", "go on") for n in range(6)]
+
+    def naive(_: object) -> str:
+        return f"stats is loaded: {tool.encoded.decode()}"
+
+    made = compact(history, facts=Facts(stored=None), summarise=naive, keep_last=1)
+    assert made.summary is not None
+    assert len(made.summary.text) > 10 * sum(len(message.text) for message in history)
+
+    with pytest.raises(InvalidInputError, match="text without a full tool schema"):
+        compact(history, facts=Facts(stored=None), summarise=naive, keep_last=1, schemas=[tool.schema])

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from attrs import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,3 +209,16 @@ def test_any_response_is_counted_or_refused(api: str, response: Any) -> None:
     except MalformedError:
         return
     assert all(n is None or n >= 0 for n in (found.read, found.write, found.uncached, found.output))
+
+
+@pytest.mark.parametrize("folder", ["anthropic", "openai_chat", "openai_responses"])
+def test_a_profile_says_what_its_api_reports_and_whether_it_compacts(folder: str) -> None:
+    """As the documents of the corpus have it: every figure that some response has, and an item of its own."""
+    files = [name for name, _, _ in documents() if name.startswith(f"{folder}/")]
+    bodies = [document(name) for name in files]
+    module = {"anthropic": anthropic, "openai_chat": openai_chat, "openai_responses": openai_responses}[folder]
+    found = [module.usage(body) for body in bodies if isinstance(body, dict) and body.get("usage")]
+    profile = module.profile("m")
+
+    assert profile.reports == {name for one in found for name, count in asdict(one).items() if count is not None}
+    assert profile.compacts is ('"type":"compaction"' in json.dumps(bodies, separators=(",", ":")))
