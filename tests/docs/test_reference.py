@@ -211,7 +211,7 @@ def test_functions_of_a_trace_are_described_with_their_arguments() -> None:
     (rows,) = [one[1:] for one in tables(API, raw=True) if one[0][0] == "function"]
     told = [re.match(r"(\w+)\((.*)\)$", text) for row in rows for text in re.findall(r"`([^`]*)`", row[0])]
 
-    assert len(told) == 10
+    assert len(told) == 11
     for one in told:
         assert one is not None
         written = [part.partition("=")[0].strip() for part in one[2].split(",") if part.strip() != "*"]
