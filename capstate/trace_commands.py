@@ -105,7 +105,7 @@ def compact(file: Path, budget: int, form: str, *, as_json: bool) -> int:
         for kept in made.kept:
             click.echo(f"  stays: {escaped(kept.message)}, call {escaped(kept.call[0])}: {kept.why.value}")
         if made.over:
-            click.echo(f"over the budget by {made.over}: what is left must stay")
+            click.echo(f"over the budget by {made.over}: no shorter history was found")
         for fault in faults:
             click.echo(f"  {fault.kind.value}: call {escaped(fault.call)}")
         _damaged(found)

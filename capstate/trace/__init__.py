@@ -9,7 +9,7 @@ from capstate.trace.form import from_json, to_json
 from capstate.trace.messages import Call, Key, Message, OutcomeName, Role
 from capstate.trace.outcomes import Outcome, Risk, Row
 from capstate.trace.repair import Repair, Repaired, RepairRow, repair
-from capstate.trace.snapshot import Candidate, Cite, Known, Refers, Violation, violations
+from capstate.trace.snapshot import Candidate, Choice, Cite, Known, Refers, Violation, choose, violations
 from capstate.trace.summaries import Slots, Summarise, extract
 from capstate.trace.trigger import Policy, State, Verdict, trigger
 
@@ -18,6 +18,7 @@ __all__ = [
     "Assembler",
     "Call",
     "Candidate",
+    "Choice",
     "Cite",
     "Compaction",
     "Facts",
@@ -47,6 +48,7 @@ __all__ = [
     "characters",
     "check",
     "check_accepted",
+    "choose",
     "compact",
     "extract",
     "first_kept",

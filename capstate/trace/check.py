@@ -23,6 +23,7 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
+from capstate.errors import InvalidInputError
 from capstate.trace.messages import Call, Message, Role
 
 
@@ -124,13 +125,19 @@ class Unit:
 
 
 def units(messages: Iterable[Message]) -> tuple[list[Unit], list[Fault]]:
-    """Return the units of a trace in order, and every fault but missing results."""
+    """Return the units of a trace in order, and every fault but missing results.
+
+    Raises:
+        InvalidInputError: something is no message.
+    """
     made: list[Unit] = []
     faults: list[Fault] = []
     latest: dict[str, Unit] = {}
     seen: set[tuple[str, int]] = set()
     current: Unit | None = None
     for n, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise InvalidInputError(f"messages[{n}]", "a Message", type(message).__name__)
         if message.role is Role.TOOL:
             answered = message.result_for or ""
             unit = latest.get(answered)
@@ -157,13 +164,21 @@ def units(messages: Iterable[Message]) -> tuple[list[Unit], list[Fault]]:
 
 
 def check(messages: Sequence[Message]) -> tuple[Fault, ...]:
-    """Return every fault of a trace, by index; none for a legal one."""
+    """Return every fault of a trace, by index; none for a legal one.
+
+    Raises:
+        InvalidInputError: something is no message.
+    """
     made, faults = units(messages)
     return _ordered([*faults, *_missing(made)])
 
 
 def check_accepted(messages: Sequence[Message], accepts: Accepts) -> tuple[Fault, ...]:
-    """Return every fault of a trace under what one provider accepts, by index."""
+    """Return every fault of a trace under what one provider accepts, by index.
+
+    Raises:
+        InvalidInputError: something is no message.
+    """
     made, faults = units(messages)
     tail = made[-1] if accepts.open_tail and made and _is_tail(made[-1], messages) else None
     missing = _missing(unit for unit in made if unit is not tail)

@@ -185,9 +185,6 @@ class _History:
 
 
 def _sound(messages: tuple[Message, ...]) -> list[Unit]:
-    for n, message in enumerate(messages):
-        if not isinstance(message, Message):
-            raise InvalidInputError(f"messages[{n}]", "a Message", type(message).__name__)
     made, faults = units(messages)
     for fault in faults:
         if fault.kind is not FaultKind.ORDER:

@@ -101,9 +101,6 @@ def repair(messages: Sequence[Message], *, started: Collection[Key] | None, runn
     Raises:
         InvalidInputError: something is no message, or a key is none.
     """
-    for n, message in enumerate(messages):
-        if not isinstance(message, Message):
-            raise InvalidInputError(f"messages[{n}]", "a Message", type(message).__name__)
     for name, keys in (("started", started), ("running", running)):
         for key in keys or ():
             if not is_key(key):

@@ -22,6 +22,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
+from capstate.errors import InvalidInputError
 from capstate.trace.check import FaultKind, Unit, check, units
 from capstate.trace.compact import Compaction, Count, characters, sources_of
 from capstate.trace.contents import holds_schema, permissions
@@ -138,6 +139,10 @@ class Known:
     count: Count = characters
 
 
+FAILED = 0
+"""In place of a rule: there is no candidate, since making it failed."""
+
+
 @frozen
 class Violation:
     """One rule of R-2 that a candidate violates, where, and how.
@@ -162,6 +167,44 @@ def violations(candidate: Candidate, known: Known) -> tuple[Violation, ...]:
     for number, rule in enumerate(RULES, 1):
         found += [Violation(number, *told) for told in rule(candidate, known, summary)]
     return tuple(found)
+
+
+@frozen
+class Choice:
+    """What may replace a history.
+
+    Attributes:
+        candidate: the first that no rule speaks against; None: none may, and the task waits with its history.
+        refused: what speaks against each one before it, in their order.
+    """
+
+    candidate: Candidate | None
+    refused: tuple[tuple[Violation, ...], ...] = ()
+
+
+def choose(makers: Iterable[Callable[[], Candidate]], known: Known) -> Choice:
+    """Return the first candidate that may replace a history; a later one is made only if all before it are refused.
+
+    A maker that raises InvalidInputError, as :func:`capstate.trace.compact` does for a summariser that failed, is
+    refused as well: its violation has the rule 0, and place, expected and got of the error.
+
+    Raises:
+        InvalidInputError: a maker returns no candidate.
+    """
+    refused: list[tuple[Violation, ...]] = []
+    for n, maker in enumerate(makers):
+        try:
+            candidate = maker()
+        except InvalidInputError as error:
+            refused.append((Violation(FAILED, error.place, error.expected, str(error.got)),))
+            continue
+        if not isinstance(candidate, Candidate):
+            raise InvalidInputError(f"makers[{n}]", "a function that gives a Candidate", type(candidate).__name__)
+        found = violations(candidate, known)
+        if not found:
+            return Choice(candidate, tuple(refused))
+        refused.append(found)
+    return Choice(None, tuple(refused))
 
 
 Told = Iterator[tuple[str, str, str]]

@@ -221,6 +221,29 @@ def test_faults_of_a_pi_session_are_found(
     assert SECRET not in out
 
 
+def test_a_session_of_the_first_version_has_no_ids(told: Any, file: Any) -> None:
+    """Those of its lines are taken."""
+    lines = [{"type": "session", "id": "s"}, *({"type": "message", "message": m} for m in (said("c1"), result("c2")))]
+    text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n"
+    status, out, _ = told("check", file(text), "--json")
+    assert status == 1
+    assert [(f["kind"], f["place"], f["message"]) for f in json.loads(out)["faults"]] == [
+        ("missing_result", "line 2", "line-2"),
+        ("orphan", "line 3", "line-3"),
+    ]
+
+
+@pytest.mark.parametrize("budget", [0, 700, 3000])
+def test_every_recorded_session_can_be_compacted(budget: int, told: Any, file: Any) -> None:
+    """What is printed is legal, holds the same outcomes, and is read again."""
+    for path in sorted(RECORDED.glob("*/session.jsonl")):
+        status, out, err = told("compact", path, "--budget", budget, "--json")
+        made = json.loads(out)
+        assert (status, err) == (int(made["compaction"]["over"] > 0), "")
+        assert check(from_json(made)) == ()
+        assert told("check", file(made))[0] == 0
+
+
 def test_a_damaged_session_is_not_good(told: Any, file: Any) -> None:
     """What could not be read may have been a result."""
     status, out, _ = told("check", file(pi(said("c1"), result("c1")) + b"{torn\n"))

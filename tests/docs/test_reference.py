@@ -213,6 +213,20 @@ def test_no_method_is_described_that_is_not_there() -> None:
     assert told <= known
 
 
+def test_functions_of_a_trace_are_described_with_their_arguments() -> None:
+    """Each that the page names is there, with the arguments that it takes, in their order."""
+    (rows,) = [one[1:] for one in tables(API, raw=True) if one[0][0] == "function"]
+    told = [re.match(r"(\w+)\((.*)\)$", text) for row in rows for text in re.findall(r"`([^`]*)`", row[0])]
+
+    assert len(told) == 11
+    for one in told:
+        assert one is not None
+        written = [part.partition("=")[0].strip() for part in one[2].split(",") if part.strip() != "*"]
+        taken = list(inspect.signature(getattr(capstate.trace, one[1])).parameters)
+        assert written == taken[: len(written)], one[1]
+        assert set(taken[len(written) :]) <= {"place"}, one[1]
+
+
 def test_every_public_name_is_used_in_an_example() -> None:
     """The page shows each method of a session and a runtime at work at least once."""
     code = " ".join(re.findall(r"^```python\n(.*?)^```", API.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))

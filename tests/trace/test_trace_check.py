@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capstate.errors import InvalidInputError
-from capstate.trace import Accepts, Call, Fault, FaultKind, Message, Role, check, check_accepted
+from capstate.trace import Accepts, Call, Fault, FaultKind, Message, Role, check, check_accepted, first_kept
 from tests.trace.histories import broken
 from tests.trace.oracle import faults
 
@@ -148,3 +148,10 @@ def test_only_an_assistant_calls() -> None:
     for role in set(Role) - {Role.ASSISTANT}:
         with pytest.raises(InvalidInputError, match="calls of message 'm'"):
             Message("m", role, calls=(Call("c1", "g/t"),))
+
+
+def test_what_is_no_message_is_refused_by_place() -> None:
+    """A message of a provider is read first."""
+    for judge in (check, lambda found: check_accepted(found, ANY), lambda found: first_kept(found, keep_last=1)):
+        with pytest.raises(InvalidInputError, match=r"messages\[1\]: expected a Message, got dict"):
+            judge([Message("u", Role.USER), {"role": "tool"}])  # type: ignore[list-item]

@@ -11,7 +11,7 @@ import pytest
 
 from capstate.agents.pi import read_session
 from capstate.agents.pi.history import history
-from capstate.errors import MalformedError
+from capstate.errors import InvalidInputError, MalformedError
 from capstate.histories import read_history
 from capstate.providers import for_api
 from capstate.trace import Facts, Message, Risk, Role, Strategy, check, compact, extract, first_kept
@@ -208,3 +208,15 @@ def test_recorded_bodies_are_legal_histories(name: str) -> None:
         made = compact(numbered, facts=known_of(numbered, Risk.READ), summarise=extract, keep_last=1)
         assert check(made.messages) == ()
         assert made.strategy is not Strategy.NONE or len(messages) < 3
+
+
+def test_a_session_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    """Its entries are not those that were read before; and a form that is none is the caller's mistake."""
+    path = tmp_path / "session.jsonl"
+    path.write_bytes((RECORDED / SESSIONS[0]).read_bytes())
+    session = read_session(path)
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(MalformedError, match="the entries that were read before"):
+        history(session)
+    with pytest.raises(InvalidInputError, match="format: expected one of neutral, anthropic"):
+        read_history(path, "xml")

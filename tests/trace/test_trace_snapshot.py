@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capstate.capabilities import Group, Tool
+from capstate.errors import InvalidInputError
+from capstate.runtime import Runtime
 from capstate.trace import (
     Call,
     Candidate,
+    Choice,
     Cite,
     Facts,
     Known,
@@ -24,6 +29,7 @@ from capstate.trace import (
     Row,
     Slots,
     characters,
+    choose,
     compact,
     extract,
     violations,
@@ -186,6 +192,57 @@ def test_what_a_compaction_made_is_a_good_candidate(seed: int, keep: int) -> Non
 
     assert {one.rule for one in violations(Candidate.of(made, version=1), known)} <= {1, 10}
     assert sum(map(characters, made.messages)) > 0
+
+
+# -- choosing
+
+
+def never() -> Candidate:
+    raise AssertionError("it was made although a good one was there")
+
+
+def failed() -> Candidate:
+    return Candidate.of(compact(HISTORY, facts=FACTS, summarise=lambda _: "", keep_last=2), version=7)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_a_corrupted_candidate_is_passed_over_for_a_good_one(name: str) -> None:
+    """The fall-back is taken, and what spoke against the first is told; without one nothing is taken."""
+    rule, wrong = CORRUPTIONS[name]
+    made = choose([lambda: wrong, lambda: GOOD, never], KNOWN)
+    assert made.candidate is GOOD
+    assert rule in {one.rule for one in made.refused[0]}
+
+    none = choose([lambda: wrong], KNOWN)
+    assert none.candidate is None
+    assert none.refused == made.refused
+    assert choose([], KNOWN) == Choice(None)
+
+
+def test_a_summariser_that_failed_is_passed_over_as_well() -> None:
+    """Its error is the reason; what is no candidate at all is the caller's mistake."""
+    no_candidate: Any = lambda: "x"  # noqa: E731 - of any type
+    made = choose([failed, lambda: GOOD], KNOWN)
+    assert made.candidate is GOOD
+    assert [(one.rule, one.place) for one in made.refused[0]] == [(0, "summarise")]
+    with pytest.raises(InvalidInputError, match=r"makers\[0\]: expected a function that gives a Candidate, got str"):
+        choose([no_candidate], KNOWN)
+
+
+def test_only_a_good_candidate_begins_an_epoch(tmp_path: Path) -> None:
+    """The host's few lines: a refused one leaves epoch and history as they were."""
+    bank = Group("bank", [Tool("pay")])
+    with Runtime(tmp_path / "a.db", catalog=lambda: [bank], grants={"config": lambda _: ["bank/*"]}) as runtime:
+        session = runtime.session("s")
+        session.reproject("open", history=HISTORY)
+        history = list(HISTORY)
+        for wrong, begun in ((CORRUPTIONS["an unknown end told as done"][1], 0), (GOOD, 1)):
+            made = choose([lambda one=wrong: one], KNOWN)  # type: ignore[misc]
+            if made.candidate is not None:
+                history = list(made.candidate.messages)
+                session.reproject("compaction", history=history)
+            assert session.receipt is not None
+            assert (session.receipt.epoch, len(history)) == (begun, len(GOOD.messages if begun else HISTORY))
 
 
 # -- what no summary says

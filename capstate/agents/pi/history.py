@@ -60,7 +60,9 @@ def history(session: Session, leaf: str | None = None) -> list[tuple[str, Messag
 def _raw(session: Session, wanted: set[str]) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for record in records(session.path, []):
-        id_ = record.value.get("id", f"line-{record.line}" if session.version == 1 else None)
+        id_ = record.value.get("id")
+        if not isinstance(id_, str) and session.version == 1:
+            id_ = f"line-{record.line}"
         if isinstance(id_, str) and id_ in wanted:
             found[id_] = record.value
     if found.keys() != wanted:
