@@ -26,6 +26,8 @@ class _Path(click.Path):
         """Return the path. Raises click's error of a value that cannot be used."""
         if not os.fspath(value):
             self.fail("expected a path, got an empty text", param, ctx)
+        if "\0" in os.fspath(value):
+            self.fail("expected a path, got a text with NUL in it", param, ctx)
         return super().convert(value, param, ctx)
 
 

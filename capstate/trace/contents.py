@@ -68,15 +68,20 @@ def _bare(text: str) -> str:
     return _IGNORED.sub("", text).casefold()
 
 
+_TRIES = 1_000
+"""How many braces may begin nothing. Behind more of them a schema is found by its spelling alone."""
+
+
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Give every JSON object in ``text``, those inside others as well."""
     decoder = json.JSONDecoder()
     at = text.find("{")
-    while at >= 0:
+    failed = 0
+    while at >= 0 and failed < _TRIES:
         try:
             found, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end = at + 1
+            end, failed = at + 1, failed + 1  # it may have read all of the rest: this must not go on for ever
         else:
             values = [found]
             for value in values:

@@ -211,3 +211,20 @@ def test_a_policy_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert read_policy(tmp_path / "policy.toml").allow == ("read",)
     with pytest.raises(InvalidInputError, match="got a folder"):
         read_policy(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["explain", "a\0b", "s", "t"], ["verify", "a\0b"], ["effects", "a\0b"], ["diff", "a\0b", "s", "0", "1"],
+        ["project", "a\0b", "--policy", "p"], ["matrix", "--record", "a\0b"], ["trace", "check", "a\0b"],
+        ["trace", "compact", "a\0b", "--budget", "9"], ["verify", "a", "--key-file", "a\0b"],
+    ],
+    ids=lambda line: " ".join(line[:2]).replace("\0", "NUL"),
+)  # fmt: skip
+def test_a_path_with_nul_is_a_usage_error(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever calls the commands from a program can pass one; no file has such a name."""
+    from capstate.cli import run
+
+    assert run(line) == 2
+    assert "NUL" in capsys.readouterr().err
