@@ -2,7 +2,8 @@
 
 A task of thirty turns that needs three groups of ten. Bytes are counted, not tokens, and the cache is simulated
 (:func:`capstate.usage.simulate`): no provider was asked. What is compared is the form of the request alone; how well
-a model finds a tool is not. The gateway is modelled: its result holds the definitions, and nothing is called through it.
+a model finds a tool is not. The gateway is modelled: its result holds the definitions, and nothing
+is called through it.
 """
 
 from __future__ import annotations
