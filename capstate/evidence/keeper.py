@@ -170,8 +170,17 @@ class Keeper:
         return Answer.PRESENT
 
     def resolves(self, id: str, *, now: int) -> bool:  # noqa: A002 - as above
-        """Whether the artefact can be looked up now: what a claim that cites it needs."""
-        return self.answer(id, now=now) is Answer.PRESENT
+        """Whether the artefact can be looked up now: what a claim that cites it needs.
+
+        Raises:
+            EvidenceUnavailableError, EvidenceKeyError: nobody can tell now; that is not the same as no.
+            InvalidInputError: ``now`` is no time.
+        """
+        try:
+            self.get(id, now=now)
+        except (EvidenceAbsentError, EvidenceExpiredError, EvidenceTamperedError):
+            return False
+        return True
 
     def sweep(self, *, now: int) -> tuple[str, ...]:
         """Remove the bytes of everything whose time is over, and return the ids of what is expired (EV-08).

@@ -49,14 +49,16 @@ class Deciding(Owned):
 
         Raises:
             InvalidInputError: the runtime was given no ``evidence`` to ask.
+            Exception: whatever that raises. A store that cannot tell says nothing, and nothing is kept.
         """
         with self._open():
             self._live.folds.refresh()
             graph = self._live.state.decisions
-        if self._runtime._evidence is None:
+        resolves = self._runtime._evidence
+        if resolves is None:
             raise InvalidInputError("recheck", "a Runtime with evidence=, which says what can be looked up", "none")
         cited = dict.fromkeys(e for decision in graph.decisions.values() for e in decision.evidence)
-        gone = [id_ for id_ in cited if id_ not in graph.expired and not self._resolves(id_)]
+        gone = [id_ for id_ in cited if id_ not in graph.expired and resolves(id_) is not True]
         if gone:
             self._concluded(Record("expired", {"evidence": gone}), lambda now: now.expire(gone))
         return tuple(gone)

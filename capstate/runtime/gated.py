@@ -113,11 +113,11 @@ class Gated(Deciding):
             raise StaleWriterError(self.id, None, None, owner=True)
 
     def _late(self, verdict: Verdict) -> bool:
-        """Whether what was durable before the start forbids it: another chain grew between the look and the append.
+        """Whether what was durable before the start forbids it: another chain changed between look and append.
 
         An append is refused if its own chain grew, and only then.
         """
-        if not self._live.folds.grown():
+        if not self._live.folds.changed():
             return False
         _, _, surface = self._live.look(self._profile.names, self._line(self._path))
         rows = [(row, surface.row(row.definition.qualified)) for row in verdict.runs]

@@ -55,17 +55,16 @@ class Folds:
             found = self._states.get(chain)
         return found[1] if found is not None else None
 
-    def heads(self) -> dict[str, Head]:
-        """Return the head up to which each chain is folded."""
-        return {chain: head for chain, (head, _) in self._states.items()}
-
-    def grown(self) -> bool:
-        """Take in what anybody appended since the last refresh; whether that was anything."""
+    def changed(self) -> bool:
+        """Take in what anybody appended since the last refresh; whether authority depends on any of it."""
         if self.ledger.revision() == self.revision:
             return False
-        before = self.heads()
+        before = self._versions()
         self.refresh()
-        return self.heads() != before
+        return self._versions() != before
+
+    def _versions(self) -> dict[str, int]:
+        return {chain: state.version for chain, (_, state) in self._states.items()}
 
     def head(self, chain: str) -> Head | None:
         """Return the head up to which ``chain`` is folded."""
@@ -109,7 +108,7 @@ class Folds:
 
 
 _LOOKS = 50
-"""How often a look is made again because a chain grew while the host was asked."""
+"""How often a look is made again because a chain changed while the host was asked."""
 
 
 class _Made(NamedTuple):
@@ -155,10 +154,10 @@ class Live:
         for _ in range(_LOOKS):
             found = self._once(names, path)
             # Only now: the host may take its time to answer, and what was denied meanwhile was denied before this
-            # look ended. What had grown before is found here as well, and looked at again.
-            if not self.folds.grown():
+            # look ended. What had changed before is found here as well, and looked at again.
+            if not self.folds.changed():
                 return found
-        raise LedgerUnavailableError(f"what {self.chain!r} rests on grows faster than its sources answer")
+        raise LedgerUnavailableError(f"what {self.chain!r} rests on changes faster than its sources answer")
 
     def _once(self, names: NameRule, path: tuple[str, ...] | None) -> tuple[Catalog, Authority, Surface]:
         catalog = self.sources.read_catalog()

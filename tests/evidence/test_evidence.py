@@ -382,6 +382,8 @@ def test_another_key_is_said() -> None:
     for keeper in (Keeper(store, tenant="acme"), Keeper(store, tenant="acme", cipher=AesGcm(KEY[::-1]))):
         with pytest.raises(EvidenceKeyError):
             keeper.get(kept.id, now=1)
+        with pytest.raises(EvidenceKeyError):
+            keeper.resolves(kept.id, now=1)
         assert keeper.get(plain.id, now=1) == b"b"
 
 
@@ -456,6 +458,8 @@ def test_a_store_that_is_gone_is_unavailable(tmp_path: Path) -> None:
     kept = keeper.put(b"a", now=1)
     path.rename(tmp_path / "away")
     assert keeper.answer(kept.id, now=1) is Answer.UNAVAILABLE
+    with pytest.raises(EvidenceUnavailableError):
+        keeper.resolves(kept.id, now=1)
     path.write_bytes(b"")
     for act in (lambda: DirectoryStore(path), lambda: keeper.put(b"b", now=1), lambda: keeper.sweep(now=1)):
         with pytest.raises(EvidenceUnavailableError):

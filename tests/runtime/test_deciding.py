@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from capstate.children import Claim, Result
 from capstate.decisions import Decision, Graph, Observation
-from capstate.errors import InvalidInputError, Reason, StaleWriterError
-from capstate.evidence import Keeper, MemoryStore
+from capstate.errors import EvidenceUnavailableError, InvalidInputError, Reason, StaleWriterError
+from capstate.evidence import DirectoryStore, Keeper, MemoryStore
 from capstate.ledgers.memory import MemoryLedger
 from capstate.runtime import Runtime, Session
 from tests.runtime.stage import (
@@ -243,6 +244,25 @@ def test_evidence_that_expired_is_said_once(stage: Stage) -> None:
     assert kinds(stage).count("expired") == 1
     crash(kept.session)
     assert set(stage.session().decisions.standings().values()) == {"not_checkable"}
+
+
+def test_a_store_that_cannot_tell_makes_nothing_expire(stage: Stage, tmp_path: Path) -> None:
+    """Away for a moment is not gone: an error, nothing kept; back again, everything is as it was."""
+    keeper = Keeper(DirectoryStore(tmp_path / "kept"), tenant="acme")
+    session = stage.runtime(evidence=lambda id_: keeper.resolves(id_, now=1)).session("s")
+    raw = keeper.put(b"p99 1841 ms", now=1).id
+    session.decide(Decision("D1", "slow", "accepted", [raw]))
+    before = kinds(stage)
+    (tmp_path / "kept").rename(tmp_path / "away")
+    with pytest.raises(EvidenceUnavailableError):
+        session.recheck()
+    with pytest.raises(InvalidInputError, match="can be looked up"):
+        session.decide(Decision("D2", "slower", "accepted", [raw]))
+    assert kinds(stage) == before
+    (tmp_path / "away").rename(tmp_path / "kept")
+
+    assert session.recheck() == ()
+    assert session.decisions.standing("D1") == "supported"
 
 
 def test_without_evidence_there_is_nothing_to_ask(stage: Stage) -> None:

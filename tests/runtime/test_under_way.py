@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from capstate.authority import Effect, Grant, Lifetime, allow, ask, deny
 from capstate.capabilities import Group, Tool
@@ -109,7 +110,7 @@ def test_chains_that_never_come_to_rest_are_a_ledger_that_cannot_be_read(stage: 
     session.close()
     session = stage.runtime().session("s")
 
-    with pytest.raises(LedgerUnavailableError, match="faster"):
+    with pytest.raises(LedgerUnavailableError, match="changes faster"):
         run(session, "git/log")
 
 
@@ -131,6 +132,32 @@ def test_other_chains_may_grow_meanwhile(stage: Stage) -> None:
     run(session, "git/log")
 
     assert asked == ["s"]
+
+
+def test_a_busy_parent_is_no_reason_to_look_again(stage: Stage) -> None:
+    """Its notes and its calls change nothing for the child, however slowly the sources answer."""
+    asked: list[str] = []
+    busy: list[int] = []
+
+    def slow(holder: str) -> list[str]:
+        if busy:
+            busy.append(1)
+            run(parent, call("git/push", f"busy {len(busy)}", n=len(busy)))
+            parent.note({"n": len(busy)})
+        asked.append(holder)
+        return ["git/*"]
+
+    parent = stage.session("p")
+    session = parent.spawn("s", want=["git"])
+    slots = session._live.sources._slots  # the child's alone: the parent's calls ask the quick one
+    slots[0] = evolve(slots[0], function=slow)
+    busy.append(1)
+    try:
+        run(session, "git/log")
+    except LedgerUnavailableError as error:
+        pytest.fail(str(error))
+
+    assert sorted(asked) == ["p", "s"]
 
 
 def test_a_deny_to_another_chain_before_the_start_is_durable_ends_it(stage: Stage) -> None:

@@ -33,6 +33,13 @@ def look_that_is_not_looked_at_again(patch: Patch) -> None:
     patch.setattr(live.Live, "look", lambda self, names, path: (self.folds.refresh(), self._once(names, path))[1])
 
 
+def look_again_for_anything(patch: Patch) -> None:
+    """Whatever grew is a reason to look again."""
+    patch.setattr(
+        live.Folds, "_versions", lambda self: {chain: head.sequence for chain, (head, _) in self._states.items()}
+    )
+
+
 def absent_chains_stay_absent(patch: Patch) -> None:
     """Only chains that had an entry are looked at again."""
     right = live.Folds.refresh
@@ -218,6 +225,7 @@ FAULTS: list[tuple[Fault, Callable[..., None], tuple[Callable[[], Any], ...]]] =
         (Stage, lambda: "source", lambda: "s"),
     ),
     (absent_chains_stay_absent, IN.test_a_deny_while_the_host_is_asked_holds, (Stage, lambda: "source", lambda: "ann")),
+    (look_again_for_anything, IN.test_a_busy_parent_is_no_reason_to_look_again, (Stage,)),
     (start_that_is_never_late, IN.test_a_deny_to_another_chain_before_the_start_is_durable_ends_it, (Stage,)),
     (id_checked_before_the_lock_alone, IN.test_an_id_that_somebody_takes_meanwhile_is_refused, lists("spawn")),
     (holder_compared_before_the_lock, IN.test_a_session_of_another_holder_that_begins_meanwhile_is_refused, (Stage,)),
